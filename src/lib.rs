@@ -1,0 +1,9 @@
+//! tidelog is an embedded storage engine for transactional partition logs.
+
+pub mod clock;
+pub mod error;
+pub mod io;
+pub mod rules;
+pub mod store;
+pub mod types;
+pub mod write_batch;

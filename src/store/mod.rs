@@ -1,0 +1,80 @@
+//! The index store: an ordered map in column families, changed by write batches, behind one small trait.
+//!
+//! INVARIANT (commit log rules S1 to S7): one function writes, and one flushes, always all families
+//! in one cut. A crash leaves the store between two write batches, at its last complete flush or,
+//! where the store flushes by itself, later.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crate::error::StorageError;
+use crate::write_batch::{Family, WriteBatch};
+
+/// The order of a scan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From the least key up.
+    Forward,
+    /// From the greatest key down.
+    Backward,
+}
+
+/// What a scan calls for each entry, with key and value; it says whether to go on.
+pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
+
+/// Something that can be read at one instant or as it is now.
+pub trait Read: Send + Sync + fmt::Debug {
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// [`StorageError::Store`], never "not there".
+    fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError>;
+
+    /// Visits the entries with `begin <= key < end`, over one consistent state.
+    ///
+    /// # Errors
+    /// [`StorageError::Store`]; a failure is never taken for the end of the entries.
+    fn scan(
+        &self,
+        family: Family,
+        begin: &[u8],
+        end: &[u8],
+        direction: Direction,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), StorageError>;
+}
+
+/// The index store.
+pub trait Store: Read {
+    /// Applies write batches, one behind the other, as one atomic change. Never blocks on a flush.
+    ///
+    /// # Errors
+    /// [`StorageError::Store`]; then nothing is visible, and all later writes fail too.
+    fn write(&self, batches: &[&WriteBatch]) -> Result<(), StorageError>;
+
+    /// The store as it is now, for as long as the snapshot lives.
+    fn snapshot(&self) -> Arc<dyn Read>;
+
+    /// Starts to make durable all that was written so far, of all families as one cut, and does
+    /// not wait. What is written later is not in the cut. One flush at a time.
+    ///
+    /// # Errors
+    /// [`StorageError::Store`]; then either the old or the new cut may be found after a reopen.
+    fn begin_flush(&self) -> Result<(), StorageError>;
+
+    /// Whether the flush that was begun is complete. Cheap; to be polled.
+    ///
+    /// # Errors
+    /// As [`Store::begin_flush`].
+    fn is_flushed(&self) -> Result<bool, StorageError>;
+
+    /// Bytes of memory that unflushed writes hold, about.
+    fn unflushed_bytes(&self) -> u64;
+
+    /// Closes without flushing.
+    ///
+    /// # Errors
+    /// [`StorageError::Store`].
+    fn close(&self) -> Result<(), StorageError>;
+}
