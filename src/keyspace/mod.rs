@@ -1,0 +1,20 @@
+//! Key and value layouts of the index store: big-endian keys, versioned values, each drawn where it is made.
+//!
+//! Only this module knows them. A value begins with a version byte (topics are JSON and name their
+//! version); an unknown one is corruption, never guessed at.
+
+mod batches;
+mod bytes;
+mod meta;
+mod partitions;
+mod topics;
+
+pub use batches::{BatchEntry, IndexEntry, batch_key, batch_key_offset};
+pub use bytes::partition_range;
+pub use meta::{Identity, MetaKey, Session, decode_applied, encode_applied};
+pub use meta::{decode_counter, encode_counter};
+pub use partitions::{EpochStart, PartitionRow, decode_partition_key, partition_key};
+pub use topics::{TopicRow, topic_key};
+
+/// The version of the stored format. A store with another one is refused, never cut.
+pub const FORMAT_VERSION: u32 = 1;
