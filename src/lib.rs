@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod error;
 pub mod io;
+pub mod partitioner;
 pub mod record;
 pub mod rules;
 pub mod store;

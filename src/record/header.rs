@@ -195,14 +195,19 @@ impl BatchHeader {
         self.base_sequence
     }
 
-    /// The sequence of the last record, which wraps from 2^31-1 to 0; negative for none.
+    /// The sequence of the last record, which wraps from 2^31-1 to 0; -1 without one.
     #[must_use]
     pub const fn last_sequence(&self) -> i32 {
-        if self.base_sequence < 0 {
+        if self.base_sequence == NO_SEQUENCE {
             return NO_SEQUENCE;
         }
-        let sum = self.base_sequence as i64 + self.last_offset_delta as i64;
-        (sum & i32::MAX as i64) as i32
+        // Nonsense of a client (negative sequences and deltas) comes out as in Kafka.
+        let (base, delta) = (self.base_sequence, self.last_offset_delta);
+        if base > i32::MAX.wrapping_sub(delta) {
+            delta.wrapping_sub(i32::MAX.wrapping_sub(base)).wrapping_sub(1)
+        } else {
+            base.wrapping_add(delta)
+        }
     }
 
     /// The number of records; fewer than the offsets where a cleaner took some.
