@@ -19,7 +19,7 @@ impl<'a> Arbitrary<'a> for Record {
             attributes: u.arbitrary()?,
             key: nullable(u)?,
             value: nullable(u)?,
-            headers: u.arbitrary()?,
+            headers: Vec::<Header>::arbitrary(u)?.into(),
         })
     }
 }

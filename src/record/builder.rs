@@ -12,6 +12,7 @@ use super::compression::compress;
 use super::data::Record;
 use super::fault::RecordError;
 use super::header::{BatchHeader, CRC_START, HEADER_BYTES, NO_PRODUCER_ID, NO_SEQUENCE};
+use super::headers::Headers;
 use super::varint::{put_i32, put_i64, size_i32, size_i64};
 
 /// The size that no batch can pass: its length field has 31 bits and counts all but 12 bytes.
@@ -191,11 +192,7 @@ impl BatchBuilder {
         put_nullable(out, record.key.as_deref());
         put_nullable(out, record.value.as_deref());
         put_length(out, record.headers.len());
-        for header in &record.headers {
-            put_length(out, header.name.len());
-            out.extend_from_slice(&header.name);
-            put_nullable(out, header.value.as_deref());
-        }
+        put_headers(out, &record.headers);
         assert_eq!(out.len(), size_bytes, "the size told before is the size written");
         self.record_count += 1;
         self.max_timestamp = self.max_timestamp.max(record.timestamp);
@@ -210,12 +207,7 @@ impl BatchBuilder {
         size = size.saturating_add(nullable_size(record.key.as_deref()));
         size = size.saturating_add(nullable_size(record.value.as_deref()));
         size = size.saturating_add(length_size(record.headers.len()));
-        for header in &record.headers {
-            let name = length_size(header.name.len()).saturating_add(header.name.len());
-            size = size.saturating_add(name);
-            size = size.saturating_add(nullable_size(header.value.as_deref()));
-        }
-        size
+        size.saturating_add(headers_size(&record.headers))
     }
 
     /// The batch: base offset 0, leader epoch -1, ready to be appended.
@@ -280,6 +272,28 @@ fn length_size(length: usize) -> usize {
 
 fn nullable_size(bytes: Option<&[u8]>) -> usize {
     bytes.map_or(1, |bytes| length_size(bytes.len()).saturating_add(bytes.len()))
+}
+
+fn headers_size(headers: &Headers) -> usize {
+    if let Some(encoded) = headers.encoded() {
+        return encoded.len();
+    }
+    headers.iter().fold(0usize, |size, header| {
+        let name = length_size(header.name.len()).saturating_add(header.name.len());
+        size.saturating_add(name).saturating_add(nullable_size(header.value.as_deref()))
+    })
+}
+
+fn put_headers(out: &mut Vec<u8>, headers: &Headers) {
+    if let Some(encoded) = headers.encoded() {
+        out.extend_from_slice(encoded);
+        return;
+    }
+    for header in headers {
+        put_length(out, header.name.len());
+        out.extend_from_slice(&header.name);
+        put_nullable(out, header.value.as_deref());
+    }
 }
 
 fn put_length(out: &mut Vec<u8>, length: usize) {

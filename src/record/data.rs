@@ -6,6 +6,8 @@ use bytes::Bytes;
 
 use crate::types::{NO_TIMESTAMP, Offset, TimestampMs};
 
+use super::headers::Headers;
+
 /// One record. Key and value may each be null, which differs from empty.
 ///
 /// ```
@@ -29,7 +31,7 @@ pub struct Record {
     /// Its value; null is a tombstone on a compacted topic.
     pub value: Option<Bytes>,
     /// Its headers, in order; names may repeat.
-    pub headers: Vec<Header>,
+    pub headers: Headers,
 }
 
 /// A header of a record. Names are bytes: Kafka keeps them without a look, empty ones too.
@@ -57,7 +59,7 @@ impl Record {
             attributes: 0,
             key: key.into_field(),
             value: value.into_field(),
-            headers: Vec::new(),
+            headers: Headers::new(),
         }
     }
 

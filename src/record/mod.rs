@@ -39,6 +39,7 @@ mod data;
 mod fault;
 mod framing;
 mod header;
+mod headers;
 mod raw;
 mod records;
 mod refusal;
@@ -56,6 +57,7 @@ pub use crc::combine as combine_crc;
 pub use data::{Header, IntoField, Record};
 pub use fault::{Field, RecordError, RecordFault, StreamFault};
 pub use header::{BatchHeader, HEADER_BYTES, NO_PRODUCER_ID, NO_SEQUENCE, stamp};
+pub use headers::{Headers, HeadersIter};
 pub use records::Records;
 pub use refusal::{
     AppendRefusal, MAX_REPORTED_RECORDS, RefusedReason, RefusedRecord, RefusedRecords,

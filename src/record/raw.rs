@@ -16,6 +16,9 @@ pub(super) struct RawRecord {
     pub(super) offset_delta: i32,
     pub(super) key: Option<Range<usize>>,
     pub(super) value: Option<Range<usize>>,
+    /// All headers together.
+    pub(super) headers: Range<usize>,
+    pub(super) header_count: u32,
 }
 
 /// Where the parts of one header lie.
@@ -25,13 +28,12 @@ pub(super) struct RawHeader {
     pub(super) value: Option<Range<usize>>,
 }
 
-/// Reads the record at `at`, shows its headers to `on_header`, and moves `at` behind it.
+/// Reads the record at `at`, headers included, and moves `at` behind it.
 #[inline]
 pub(super) fn take_record(
     records: &[u8],
     at: &mut usize,
     max_length: u32,
-    mut on_header: impl FnMut(RawHeader),
 ) -> Result<RawRecord, RecordFault> {
     let length = varint(records, at, Field::RecordLength)?;
     let length = u32::try_from(length)
@@ -51,21 +53,18 @@ pub(super) fn take_record(
     let key = take_nullable(record, at, Field::Key)?;
     let value = take_nullable(record, at, Field::Value)?;
     let header_count = varint(record, at, Field::HeaderCount)?;
+    let headers = *at..end;
     if header_count != 0 {
-        take_headers(record, at, header_count, &mut on_header)?;
+        take_headers(record, at, header_count)?;
     }
     if *at != end {
         return Err(RecordFault::LengthMismatch { left_bytes: end - *at });
     }
-    Ok(RawRecord { attributes, timestamp_delta, offset_delta, key, value })
+    let header_count = header_count.unsigned_abs();
+    Ok(RawRecord { attributes, timestamp_delta, offset_delta, key, value, headers, header_count })
 }
 
-fn take_headers(
-    record: &[u8],
-    at: &mut usize,
-    header_count: i32,
-    on_header: &mut impl FnMut(RawHeader),
-) -> Result<(), RecordFault> {
+fn take_headers(record: &[u8], at: &mut usize, header_count: i32) -> Result<(), RecordFault> {
     if header_count < 0 {
         return Err(RecordFault::Negative { field: Field::HeaderCount, value: header_count });
     }
@@ -74,15 +73,21 @@ fn take_headers(
         return Err(RecordFault::PastEnd { field: Field::HeaderCount });
     }
     for _ in 0..header_count {
-        let length = varint(record, at, Field::HeaderName)?;
-        if length < 0 {
-            return Err(RecordFault::Negative { field: Field::HeaderName, value: length });
-        }
-        let name = take_range(record, at, length as usize, Field::HeaderName)?;
-        let value = take_nullable(record, at, Field::HeaderValue)?;
-        on_header(RawHeader { name, value });
+        take_header(record, at)?;
     }
     Ok(())
+}
+
+/// Reads the header at `at` and moves `at` behind it.
+#[inline]
+pub(super) fn take_header(record: &[u8], at: &mut usize) -> Result<RawHeader, RecordFault> {
+    let length = varint(record, at, Field::HeaderName)?;
+    if length < 0 {
+        return Err(RecordFault::Negative { field: Field::HeaderName, value: length });
+    }
+    let name = take_range(record, at, length as usize, Field::HeaderName)?;
+    let value = take_nullable(record, at, Field::HeaderValue)?;
+    Ok(RawHeader { name, value })
 }
 
 #[inline(always)]

@@ -8,9 +8,10 @@ use crate::types::{Offset, TimestampMs};
 
 use super::attributes::{Codec, TimestampType};
 use super::compression::decompress;
-use super::data::{Header, Record};
+use super::data::Record;
 use super::fault::RecordError;
 use super::header::BatchHeader;
+use super::headers::Headers;
 use super::raw::take_record;
 
 /// The records of one batch. A fault is the last item: what came before it is good, and nothing
@@ -50,15 +51,13 @@ impl Records {
     }
 
     fn read(&mut self) -> Result<Record, RecordError> {
-        let mut headers = Vec::new();
         let payload = &self.payload;
-        let raw = take_record(payload, &mut self.at, u32::MAX, |header| {
-            headers.push(Header {
-                name: payload.slice(header.name),
-                value: header.value.map(|range| payload.slice(range)),
-            });
-        })
-        .map_err(|fault| RecordError::Record { index: self.index, fault })?;
+        let raw = take_record(payload, &mut self.at, u32::MAX)
+            .map_err(|fault| RecordError::Record { index: self.index, fault })?;
+        let headers = match raw.header_count {
+            0 => Headers::new(),
+            count => Headers::read(payload.slice(raw.headers), count),
+        };
         let timestamp = self.base_timestamp.wrapping_add(raw.timestamp_delta);
         Ok(Record {
             offset: self.base_offset.wrapping_add(i64::from(raw.offset_delta)),

@@ -210,7 +210,7 @@ fn check_records(
     let mut at = 0;
     for index in 0..header.record_count().unsigned_abs() {
         let fault = |fault| RecordError::Record { index, fault };
-        let record = take_record(records, &mut at, max_length, |_| {}).map_err(fault)?;
+        let record = take_record(records, &mut at, max_length).map_err(fault)?;
         if record.offset_delta as u32 != index {
             let offset_delta = record.offset_delta;
             return Err(fault(RecordFault::OffsetDelta { offset_delta }).into());
