@@ -275,24 +275,25 @@ fn nullable_size(bytes: Option<&[u8]>) -> usize {
 }
 
 fn headers_size(headers: &Headers) -> usize {
-    if let Some(encoded) = headers.encoded() {
-        return encoded.len();
+    match headers.encoded() {
+        Ok(encoded) => encoded.len(),
+        Err(made) => made.iter().fold(0usize, |size, header| {
+            let name = length_size(header.name.len()).saturating_add(header.name.len());
+            size.saturating_add(name).saturating_add(nullable_size(header.value.as_deref()))
+        }),
     }
-    headers.iter().fold(0usize, |size, header| {
-        let name = length_size(header.name.len()).saturating_add(header.name.len());
-        size.saturating_add(name).saturating_add(nullable_size(header.value.as_deref()))
-    })
 }
 
 fn put_headers(out: &mut Vec<u8>, headers: &Headers) {
-    if let Some(encoded) = headers.encoded() {
-        out.extend_from_slice(encoded);
-        return;
-    }
-    for header in headers {
-        put_length(out, header.name.len());
-        out.extend_from_slice(&header.name);
-        put_nullable(out, header.value.as_deref());
+    match headers.encoded() {
+        Ok(encoded) => out.extend_from_slice(encoded),
+        Err(made) => {
+            for header in made {
+                put_length(out, header.name.len());
+                out.extend_from_slice(&header.name);
+                put_nullable(out, header.value.as_deref());
+            }
+        }
     }
 }
 

@@ -82,11 +82,11 @@ impl Headers {
         }
     }
 
-    /// The encoding, where there is one already.
-    pub(super) fn encoded(&self) -> Option<&Bytes> {
+    /// The encoding where there is one already, else the headers as they were made.
+    pub(super) fn encoded(&self) -> Result<&Bytes, &[Header]> {
         match &self.0 {
-            Form::Made(_) => None,
-            Form::Read { encoded, .. } => Some(encoded),
+            Form::Made(headers) => Err(headers),
+            Form::Read { encoded, .. } => Ok(encoded),
         }
     }
 }

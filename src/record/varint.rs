@@ -23,28 +23,39 @@ pub(super) enum VarintFault {
 /// Reads a value of 32 bits and moves `at` behind it.
 #[inline(always)]
 pub(super) fn take_i32(bytes: &[u8], at: &mut usize) -> Result<i32, VarintFault> {
-    match bytes.get(*at) {
-        Some(&byte) if byte < 0x80 => {
-            *at += 1;
-            Ok(unzigzag_i32(u32::from(byte)))
-        }
-        _ => take_longer(bytes, at, MAX_I32_BYTES, 0x0f).map(|raw| unzigzag_i32(raw as u32)),
+    match take_short(bytes, at) {
+        Some(raw) => Ok(unzigzag_i32(raw)),
+        None => take_longer(bytes, at, MAX_I32_BYTES, 0x0f).map(|raw| unzigzag_i32(raw as u32)),
     }
 }
 
 /// Reads a value of 64 bits and moves `at` behind it.
 #[inline(always)]
 pub(super) fn take_i64(bytes: &[u8], at: &mut usize) -> Result<i64, VarintFault> {
-    match bytes.get(*at) {
-        Some(&byte) if byte < 0x80 => {
-            *at += 1;
-            Ok(unzigzag_i64(u64::from(byte)))
-        }
-        _ => take_longer(bytes, at, MAX_I64_BYTES, 0x01).map(unzigzag_i64),
+    match take_short(bytes, at) {
+        Some(raw) => Ok(unzigzag_i64(u64::from(raw))),
+        None => take_longer(bytes, at, MAX_I64_BYTES, 0x01).map(unzigzag_i64),
     }
 }
 
-#[inline]
+/// Reads a good varint of one or two bytes, as nearly all are.
+#[inline(always)]
+fn take_short(bytes: &[u8], at: &mut usize) -> Option<u32> {
+    let first = *bytes.get(*at)?;
+    if first < 0x80 {
+        *at += 1;
+        return Some(u32::from(first));
+    }
+    let second = *bytes.get(*at + 1)?;
+    if !(1..0x80).contains(&second) {
+        return None;
+    }
+    *at += 2;
+    Some(u32::from(first & 0x7f) | u32::from(second) << 7)
+}
+
+#[cold]
+#[inline(never)]
 fn take_longer(
     bytes: &[u8],
     at: &mut usize,
