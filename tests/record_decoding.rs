@@ -5,9 +5,8 @@ mod raw_batches;
 use bytes::Bytes;
 use raw_batches::{NOW, RawBatch, record, repaired, varint, with_length};
 use tidelog::record::{
-    AppendRefusal, AppendRules, BatchBuilder, Batches, Codec, EndMarker, ErrorCode, Field, Header,
-    Headers, MarkerKind, Record, RecordBatch, RecordError, RecordFault, StreamFault, TimestampType,
-    stamp, validate_append,
+    AppendRefusal, AppendRules, BatchBuilder, Batches, Codec, ErrorCode, Field, Header, Headers,
+    Record, RecordBatch, RecordError, RecordFault, TimestampType, stamp, validate_append,
 };
 
 fn build(records: &[Record]) -> Bytes {
@@ -70,42 +69,6 @@ fn a_header_name_that_is_no_text_is_kept_and_says_so() {
     assert!(headers[0].name_str().is_err());
     assert_eq!(&headers[0].name[..], [0xff, 0xfe]);
     assert_eq!(headers[1].name_str(), Ok("n"));
-}
-
-// DEC-04
-#[test]
-fn the_size_told_before_is_the_size_written_over_every_step_of_a_length() {
-    let values: [Option<Vec<u8>>; 7] = [
-        None,
-        Some(vec![]),
-        Some(vec![1; 63]),
-        Some(vec![1; 64]),
-        Some(vec![1; 127]),
-        Some(vec![1; 128]),
-        Some(vec![1; 8192]),
-    ];
-    let mut builder = BatchBuilder::new();
-    let mut records = Vec::new();
-    for (index, value) in values.iter().enumerate() {
-        let record = Record::new(value.clone(), value.clone())
-            .header("h", value.clone())
-            .timestamp(NOW + index as i64 * 1000);
-        let told = builder.encoded_size_with(&record);
-        builder.push(&record).unwrap();
-        assert_eq!(builder.encoded_size(), told, "value {index}");
-        records.push(record);
-    }
-    let told = builder.encoded_size();
-    let batch = builder.finish().unwrap();
-    assert_eq!(batch.len(), told);
-    let got = read(batch).unwrap();
-    assert_eq!(got.len(), records.len());
-    for (got, wanted) in got.iter().zip(&records) {
-        assert_eq!(
-            (&got.key, &got.value, &got.headers),
-            (&wanted.key, &wanted.value, &wanted.headers)
-        );
-    }
 }
 
 // DEC-05
@@ -442,77 +405,6 @@ fn all_refused_records_are_counted_and_ten_thousand_of_them_named() {
         refused.to_string(),
         "a record of a compacted topic must have a key: record_index=0 refused_count=10001"
     );
-}
-
-#[test]
-fn every_codec_reads_back_what_it_wrote() {
-    let mut records: Vec<_> = (0..300)
-        .map(|index| Record::new(format!("key-{index}"), "value ".repeat(index)).timestamp(NOW))
-        .collect();
-    records.push(Record::tombstone("k").header("h", None::<Bytes>).timestamp(NOW + 1));
-    let wanted = read(build(&records)).unwrap();
-    for codec in Codec::ALL {
-        let mut builder = BatchBuilder::new().codec(codec);
-        records.iter().for_each(|record| builder.push(record).unwrap());
-        let batch = builder.finish().unwrap();
-        let validated = validate_append(batch.clone(), &AppendRules::new(NOW)).unwrap();
-        assert_eq!(validated.codec(), codec);
-        assert_eq!(validated.max_timestamp(), NOW + 1);
-        assert_eq!(read(batch).unwrap(), wanted, "{codec}");
-    }
-}
-
-#[test]
-fn records_that_decompress_to_exactly_the_cap_pass_and_one_byte_more_does_not() {
-    for codec in &Codec::ALL[1..] {
-        let mut builder = BatchBuilder::new().codec(*codec);
-        builder.push(&Record::new("k", vec![7; 100_000]).timestamp(NOW)).unwrap();
-        let records_bytes = builder.encoded_size() - 61;
-        let batch = builder.finish().unwrap();
-        let mut rules = AppendRules::new(NOW);
-        rules.max_decompressed_bytes = records_bytes;
-        assert!(validate_append(batch.clone(), &rules).is_ok(), "{codec}");
-        rules.max_decompressed_bytes -= 1;
-        let limit_bytes = rules.max_decompressed_bytes;
-        let fault = StreamFault::TooLarge { limit_bytes };
-        let wanted = RecordError::Stream { codec: *codec, fault };
-        assert_eq!(validate_append(batch.clone(), &rules).unwrap_err(), wanted.into());
-        let parsed = RecordBatch::parse(batch).unwrap();
-        assert_eq!(parsed.records_within(limit_bytes).next(), Some(Err(wanted)));
-        assert_eq!(parsed.records_within(records_bytes).count(), 1);
-    }
-}
-
-#[test]
-fn a_compressed_stream_cut_anywhere_or_with_a_byte_behind_is_corrupt() {
-    for codec in &Codec::ALL[1..] {
-        let mut builder = BatchBuilder::new().codec(*codec);
-        for index in 0..20 {
-            builder.push(&Record::new(format!("key-{index}"), "v").timestamp(NOW)).unwrap();
-        }
-        let batch = builder.finish().unwrap().to_vec();
-        for length in 61..batch.len() {
-            let code = code(repaired(batch[..length].to_vec()));
-            // Snappy's blocks have no end mark: cut between two, records are missing instead.
-            let between_blocks = *codec == Codec::Snappy && length == 61 + 16;
-            let wanted =
-                if between_blocks { ErrorCode::InvalidRecord } else { ErrorCode::CorruptMessage };
-            assert_eq!(code, wanted, "{codec} cut to {length}");
-        }
-        let longer = [&batch[..], &[0]].concat();
-        assert_eq!(code(repaired(longer)), ErrorCode::CorruptMessage, "{codec} and a byte");
-    }
-}
-
-#[test]
-fn markers_are_the_bytes_that_kafka_writes_and_are_refused_from_a_client() {
-    let marker = EndMarker { kind: MarkerKind::Commit, coordinator_epoch: 1 };
-    let batch = marker.batch(7, 3, NOW);
-    let wanted = "000000000000000000000042ffffffff02888797c10030000000000000018bcfe568000000018bcf\
-                  e5680000000000000000070003ffffffff000000012000000008000000010c00000000000100";
-    let hex: String = batch.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(hex, wanted);
-    assert_eq!(refusal(batch), AppendRefusal::Control);
 }
 
 #[test]

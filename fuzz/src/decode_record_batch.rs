@@ -1,4 +1,4 @@
-//! Any bytes as record batches: the reader, the validator and another decoder, and what they agree on.
+//! Any bytes as record batches: what reader, validator and another decoder must agree on.
 
 use bytes::Bytes;
 use tidelog::record::{

@@ -1,4 +1,4 @@
-//! The fuzz targets of tidelog: one function each, run by libFuzzer and, over their corpus, by tests.
+//! The fuzz targets of tidelog: one function each, for libFuzzer and for tests over a corpus.
 
 #![forbid(unsafe_code)]
 

@@ -240,7 +240,8 @@ impl fmt::Display for RecordError {
             }
             Self::Crc { stored, computed } => write!(
                 f,
-                "the checksum of a batch does not match: stored={stored:08x} computed={computed:08x}"
+                "the checksum of a batch does not match: stored={stored:08x} \
+                 computed={computed:08x}"
             ),
             Self::UnknownCodec { id } => {
                 write!(f, "a batch names an unknown codec: codec_id={id} limit=4")

@@ -1,6 +1,6 @@
 //! The headers of a record: as they were read, decoded only when asked for, or as they were made.
 //!
-//! A header can be two bytes in a batch and many times that as a value, so a reader keeps the bytes.
+//! A header can be two bytes in a batch and many times that as a value, so readers keep bytes.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
