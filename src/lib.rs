@@ -4,6 +4,8 @@ pub mod clock;
 pub mod error;
 pub mod io;
 pub mod keyspace;
+pub mod partitioner;
+pub mod record;
 pub mod rules;
 pub mod store;
 pub mod types;
