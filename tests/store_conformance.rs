@@ -45,7 +45,9 @@ fn put(store: &dyn Store, number: u8) -> Result<(), tidelog::error::StorageError
 
 /// How many of the keys 1, 2, 3, ... are there, without a gap.
 fn count(store: &dyn Store) -> u8 {
-    let there = |number| store.get(Family::Meta, &[number]).unwrap().is_some();
+    let there = |number| {
+        store.get(Family::Meta, &[number]).expect("the memory store does as it is told").is_some()
+    };
     let count = (1..=50).take_while(|&number| there(number)).count() as u8;
     assert!((count + 1..=50).all(|number| !there(number)), "a write border leaves no gap");
     count
@@ -53,14 +55,14 @@ fn count(store: &dyn Store) -> u8 {
 
 /// Six writes, of which the first two are in a complete flush and two more in one that is begun.
 fn six_writes(disk: &MemoryDisk) -> std::sync::Arc<dyn Store> {
-    let store = disk.open(Path::new(DIRECTORY), true).unwrap();
-    (1..=2).for_each(|number| put(&*store, number).unwrap());
+    let store = disk.open(Path::new(DIRECTORY), true).expect("the memory store does as it is told");
+    (1..=2).for_each(|number| put(&*store, number).expect("the memory store does as it is told"));
     conformance::flush(&*store);
-    (3..=4).for_each(|number| put(&*store, number).unwrap());
+    (3..=4).for_each(|number| put(&*store, number).expect("the memory store does as it is told"));
     disk.hold_flushes(true);
-    store.begin_flush().unwrap();
-    assert!(!store.is_flushed().unwrap());
-    (5..=6).for_each(|number| put(&*store, number).unwrap());
+    store.begin_flush().expect("the memory store does as it is told");
+    assert!(!store.is_flushed().expect("the memory store does as it is told"));
+    (5..=6).for_each(|number| put(&*store, number).expect("the memory store does as it is told"));
     store
 }
 
@@ -71,7 +73,11 @@ fn found_after_crashes(arrange: impl Fn(&MemoryDisk)) -> Vec<u8> {
             arrange(&disk);
             disk.crash(seed);
             disk.set_flushes_at_close(false);
-            count(&*disk.open(Path::new(DIRECTORY), false).unwrap())
+            count(
+                &*disk
+                    .open(Path::new(DIRECTORY), false)
+                    .expect("the memory store does as it is told"),
+            )
         })
         .collect();
     found.sort_unstable();

@@ -8,6 +8,8 @@
 #[cfg(any(test, feature = "test-util"))]
 pub mod conformance;
 #[cfg(any(test, feature = "test-util"))]
+pub mod differential;
+#[cfg(any(test, feature = "test-util"))]
 mod memory;
 
 use std::fmt;
