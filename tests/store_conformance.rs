@@ -1,9 +1,15 @@
 //! Both stores do what the engine expects of a store, and the memory store fails as it is told to.
+#![cfg(feature = "test-util")]
+
+#[cfg(feature = "rocksdb")]
+mod temporary;
 
 use std::path::Path;
 
 use tidelog::store::{FailedFlush, MemoryDisk, OpenStore, Store, conformance};
 use tidelog::write_batch::{Family, WriteBatch};
+#[cfg(feature = "rocksdb")]
+use {temporary::TemporaryDirectory, tidelog::store::RocksOpener, tidelog::store::differential};
 
 macro_rules! conformance_of_both_stores {
     ($($case:ident)*) => {
@@ -13,6 +19,18 @@ macro_rules! conformance_of_both_stores {
                 #[test]
                 fn $case() {
                     conformance::$case(&MemoryDisk::new(), Path::new("store"));
+                }
+            )*
+        }
+
+        #[cfg(feature = "rocksdb")]
+        mod rocksdb {
+            use super::*;
+            $(
+                #[test]
+                fn $case() {
+                    let directory = TemporaryDirectory::new();
+                    conformance::$case(&RocksOpener::new(0), directory.path());
                 }
             )*
         }
@@ -33,6 +51,18 @@ conformance_of_both_stores! {
     a_second_flush_is_refused_while_one_is_under_way
     unflushed_bytes_follow_what_is_unflushed
     a_store_is_open_once_and_a_closed_one_refuses_all
+}
+
+#[cfg(feature = "rocksdb")]
+#[test]
+fn the_memory_store_and_rocksdb_agree_in_all_that_can_be_seen() {
+    for seed in 0..6 {
+        let directory = TemporaryDirectory::new();
+        let memory = MemoryDisk::new();
+        let (left, right) =
+            ((&memory as _, Path::new("store")), (&RocksOpener::new(0) as _, directory.path()));
+        differential::two_stores_agree(left, right, seed);
+    }
 }
 
 const DIRECTORY: &str = "store";

@@ -1,4 +1,5 @@
 //! Topic configuration has Kafka's names, defaults, bounds and operations, and tells all problems at once.
+#![cfg(feature = "test-util")]
 
 use proptest::prelude::*;
 use tidelog::config::{

@@ -132,7 +132,7 @@ engine_config! {
         /// at this many, and far more at ten times of it.
         checkpoint_range_deletes: u64 = 1000, from 1, to 1_000_000;
         /// Memory for blocks of the index that were read.
-        block_cache_bytes: u64 = 64 * MIB, from 0, to 1024 * GIB;
+        block_cache_bytes: u64 = 64 * MIB, from MIB, to 1024 * GIB;
         /// Bytes of submitted transactions that wait for the committer. More memory would not make
         /// the disk faster.
         commit_queue_bytes: u64 = 64 * MIB, from 4 * KIB, to 16 * GIB;

@@ -33,7 +33,7 @@ pub fn two_stores_agree(left: (&dyn OpenStore, &Path), right: (&dyn OpenStore, &
         below(mix(draws ^ seed.rotate_left(32)), limit)
     };
     for step in 0..400 {
-        match draw(20) {
+        match draw(32) {
             0 => sides.iter().for_each(|side| flush(&*side.store)),
             1 => sides.iter_mut().for_each(reopen),
             2 => sides.iter_mut().for_each(|side| {
@@ -42,7 +42,7 @@ pub fn two_stores_agree(left: (&dyn OpenStore, &Path), right: (&dyn OpenStore, &
                     side.snapshots.pop_front();
                 }
             }),
-            3..=8 => compare(&sides, &mut draw, &format!("seed {seed} step {step}")),
+            3..=11 => compare(&sides, &mut draw, &format!("seed {seed} step {step}")),
             _ => {
                 let batches: Vec<_> = (0..=draw(3)).map(|_| random_batch(&mut draw)).collect();
                 let batches: Vec<_> = batches.iter().collect();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::error::StorageError;
-use crate::store::{Direction, OpenStore, Read, Store, Visit};
+use crate::store::{ClosedSnapshot, Direction, OpenStore, Read, Store, Visit};
 use crate::write_batch::{Family, Operation, WriteBatch};
 
 /// What a crash finds after a flush that failed.
@@ -412,26 +412,5 @@ impl Read for MemorySnapshot {
             Direction::Backward => range.into_iter().rev().try_for_each(&mut visit),
         };
         Ok(())
-    }
-}
-
-/// A snapshot of a store that is closed.
-#[derive(Debug)]
-struct ClosedSnapshot(StorageError);
-
-impl Read for ClosedSnapshot {
-    fn get(&self, _: Family, _: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
-        Err(self.0.clone())
-    }
-
-    fn scan(
-        &self,
-        _: Family,
-        _: &[u8],
-        _: &[u8],
-        _: Direction,
-        _: &mut Visit<'_>,
-    ) -> Result<(), StorageError> {
-        Err(self.0.clone())
     }
 }

@@ -11,6 +11,10 @@ pub mod conformance;
 pub mod differential;
 #[cfg(any(test, feature = "test-util"))]
 mod memory;
+#[cfg(feature = "rocksdb")]
+mod rocks;
+#[cfg(feature = "rocksdb")]
+mod rocks_options;
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -22,6 +26,8 @@ use crate::write_batch::{Family, WriteBatch};
 
 #[cfg(any(test, feature = "test-util"))]
 pub use memory::{FailedFlush, MemoryDisk, MemoryStore};
+#[cfg(feature = "rocksdb")]
+pub use rocks::{RocksOpener, RocksStore};
 
 /// The order of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,4 +117,27 @@ pub trait OpenStore: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`StorageError::Store`] if there is none, if it is open already, or if it is damaged.
     fn open(&self, directory: &Path, create: bool) -> Result<Arc<dyn Store>, StorageError>;
+}
+
+/// A snapshot of a store that is closed.
+#[cfg(any(feature = "rocksdb", test, feature = "test-util"))]
+#[derive(Debug)]
+struct ClosedSnapshot(StorageError);
+
+#[cfg(any(feature = "rocksdb", test, feature = "test-util"))]
+impl Read for ClosedSnapshot {
+    fn get(&self, _: Family, _: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        Err(self.0.clone())
+    }
+
+    fn scan(
+        &self,
+        _: Family,
+        _: &[u8],
+        _: &[u8],
+        _: Direction,
+        _: &mut Visit<'_>,
+    ) -> Result<(), StorageError> {
+        Err(self.0.clone())
+    }
 }
