@@ -24,7 +24,7 @@ macro_rules! conformance_of_both_stores {
         }
 
         #[cfg(feature = "rocksdb")]
-        mod rocksdb {
+        mod rocks {
             use super::*;
             $(
                 #[test]

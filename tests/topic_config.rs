@@ -1,4 +1,4 @@
-//! Topic configuration has Kafka's names, defaults, bounds and operations, and tells all problems at once.
+//! Topic configuration has Kafka's names, defaults, bounds and operations, and tells all problems.
 #![cfg(feature = "test-util")]
 
 use proptest::prelude::*;
@@ -378,10 +378,8 @@ fn what_is_written_names_only_what_was_set_and_is_read_back_whole() {
         settings(&[("retention.ms", " 60000 "), ("cleanup.policy", "compact, delete")]),
     );
     let text = serde_json::to_string(&config).unwrap();
-    assert_eq!(
-        text,
-        r#"{"partition_count":2,"settings":{"cleanup.policy":"compact, delete","retention.ms":" 60000 "}}"#
-    );
+    let settings = r#"{"cleanup.policy":"compact, delete","retention.ms":" 60000 "}"#;
+    assert_eq!(text, format!(r#"{{"partition_count":2,"settings":{settings}}}"#));
     assert_eq!(serde_json::from_str::<TopicConfig>(&text).unwrap(), config);
     let bare = serde_json::from_str::<TopicConfig>(r#"{"partition_count":7}"#).unwrap();
     assert_eq!(bare, TopicConfig::new(7));
@@ -401,8 +399,8 @@ fn a_stored_setting_that_is_unknown_or_illegal_is_refused_by_name() {
 }
 
 fn any_name() -> impl Strategy<Value = String> {
-    let known = proptest::sample::select((0..TOPIC_CONFIG_KEYS.len()).collect::<Vec<_>>());
-    prop_oneof![4 => known.prop_map(|index| TOPIC_CONFIG_KEYS[index].name.to_owned()), 1 => any::<String>()]
+    let known = (0..TOPIC_CONFIG_KEYS.len()).prop_map(|index| TOPIC_CONFIG_KEYS[index].name);
+    prop_oneof![4 => known.prop_map(str::to_owned), 1 => any::<String>()]
 }
 
 fn any_value() -> impl Strategy<Value = String> {

@@ -1,4 +1,4 @@
-//! `EngineConfig`: every limit of the engine, each with its bounds, its default and the reason for it.
+//! `EngineConfig`: every limit of the engine, with its bounds, its default and the reason for it.
 
 use serde::{Deserialize, Serialize};
 

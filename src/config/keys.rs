@@ -1,4 +1,4 @@
-//! The table of topic settings: Kafka's names, defaults and domains, what each does here, and how a value is read.
+//! The table of topic settings: Kafka's names, defaults and domains, and how a value is read.
 
 use std::fmt;
 
@@ -170,7 +170,8 @@ pub static TOPIC_CONFIG_KEYS: &[ConfigKey] = &[
         LONGEST,
         Domain::Long { least: 1 },
         Effect::Maintenance,
-        "After how long a record must be cleaned, whatever the ratio; at least min.compaction.lag.ms.",
+        "After how long a record must be cleaned, whatever the ratio; not below \
+         min.compaction.lag.ms.",
     ),
     key(
         "max.decompressed.message.bytes",

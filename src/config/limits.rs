@@ -1,4 +1,4 @@
-//! Limits of the engine as data: name, bounds, default, reason; and what is wrong with a set of them.
+//! Limits of the engine as data: name, bounds, default, reason; what is wrong with a set of them.
 
 use std::fmt;
 

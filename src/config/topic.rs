@@ -1,4 +1,4 @@
-//! A topic's configuration: what was set, kept as it was written, and the typed values that are in effect.
+//! A topic's configuration: what was set, kept as it was written, and the typed values in effect.
 //!
 //! Only what was set is stored, by Kafka's names and as text, so a stored topic is read by any
 //! version that knows its settings. A stored setting that this version does not know is refused

@@ -1,4 +1,4 @@
-//! What every store must do, as functions that a test runs on each kind of store in an empty directory.
+//! What every store must do, as functions that a test runs on each kind in an empty directory.
 //!
 //! They panic where the store does something else.
 

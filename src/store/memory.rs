@@ -1,4 +1,4 @@
-//! The index store in memory: a [`MemoryDisk`] outlives its stores and loses, at a crash, what RocksDB may lose.
+//! The index store in memory: its disk outlives it and loses at a crash what RocksDB may lose.
 //!
 //! It refuses what RocksDB refuses, and on demand it fails as RocksDB fails: a write or a flush
 //! fails, then nothing is written until it is opened anew. Two switches break rules on purpose: a

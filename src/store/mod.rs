@@ -1,4 +1,4 @@
-//! The index store: an ordered map in column families, changed by write batches, behind one small trait.
+//! The index store: an ordered map in column families, changed by write batches, behind a trait.
 //!
 //! INVARIANT (commit log rules S1 to S7): one function writes, and one flushes, always all families
 //! in one cut. A crash leaves the store between two write batches, at its last complete flush or,

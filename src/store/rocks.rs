@@ -1,4 +1,4 @@
-//! The index store in RocksDB: one function writes, always without RocksDB's own log, and one flushes, always all families.
+//! The index store in RocksDB: one function writes, without its log; one flushes, all families.
 //!
 //! INVARIANT (S2, S3): `write_opt` is called in [`RocksStore::write`] alone and `flush_cfs_opt` in
 //! [`RocksStore::begin_flush`] alone; nothing else here changes or flushes anything.

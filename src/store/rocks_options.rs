@@ -1,4 +1,4 @@
-//! The options under which RocksDB keeps the index: it flushes when it is told to, and at no other time.
+//! The options under which RocksDB keeps the index: it flushes when told to, and at no other time.
 //!
 //! INVARIANT (S1): whatever a flush, a stall or the durability of one depends on is set here for
 //! every family and for `default`, also where it is RocksDB's own default today. A test reads the
