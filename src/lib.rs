@@ -1,6 +1,7 @@
 //! tidelog is an embedded storage engine for transactional partition logs.
 
 pub mod clock;
+pub mod config;
 pub mod error;
 pub mod io;
 pub mod keyspace;
