@@ -4,7 +4,7 @@ use super::code_rules::anywhere;
 use super::source::{Finding, Source};
 
 /// Calls that put anything into RocksDB.
-const WRITES: &[&str] = &["write_opt(", "write_without_wal(", ".write(", "write_wbwi("];
+const WRITES: &[&str] = &["write_opt(", "write_without_wal(", ".write(&", "write_wbwi("];
 
 /// Calls that flush, of which one place has the one that takes all families.
 const FLUSH_OF_ALL: &str = "flush_cfs_opt(";
@@ -90,11 +90,12 @@ mod tests {
     #[test]
     fn one_place_that_writes_and_one_that_flushes_are_right() {
         assert_eq!(in_store("fn a() { db.write_opt(b, c) } fn d() { db.flush_cfs_opt(e, f) }"), 0);
+        assert_eq!(in_store("fn a() { lock.write().write(&b); lock.write().take() }"), 0);
     }
 
     #[test]
     fn a_second_place_that_writes_or_flushes_is_found_in_another_file_too() {
-        assert_eq!(in_store("fn a() { db.write_opt(b, c); db.write_opt(d, e) }"), 1);
+        assert_eq!(in_store("fn a() { db.write_opt(b, c); db.write(&d) }"), 1);
         assert_eq!(in_store("fn a() { db.flush_cfs_opt(b, c); db.flush_cfs_opt(d, e) }"), 1);
         let one = Source::new("src/store/rocks.rs", "fn a() { db.write_opt(b, c) }");
         let other = Source::new("src/store/rocks_options.rs", "fn a() { db.write_without_wal(b) }");
