@@ -8,12 +8,16 @@ endif
 export CARGO_TARGET_DIR
 
 # RocksDB is C++: through the compiler cache, with the same flags in every profile, it is compiled once.
-ifneq ($(shell command -v ccache 2>/dev/null),)
-export CC := ccache cc
-export CXX := ccache c++
+# Looked up for each recipe, because `setup` may just have installed the cache.
+CACHE = $(if $(shell command -v ccache 2>/dev/null),ccache )
+ifeq ($(origin CC),default)
+export CC = $(CACHE)cc
+endif
+ifeq ($(origin CXX),default)
+export CXX = $(CACHE)c++
+endif
 # Each run of Cargo has another output directory; the cache does not look at it.
 export CCACHE_NOHASHDIR := 1
-endif
 
 CARGO ?= cargo
 WITHOUT_ROCKSDB := --no-default-features --features test-util,gzip,snappy,lz4,zstd
