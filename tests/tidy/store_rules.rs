@@ -43,7 +43,8 @@ pub(crate) fn rocksdb_in_its_store_alone(source: &Source) -> Vec<Finding> {
     if names_rocksdb(&source.path) {
         return Vec::new();
     }
-    anywhere(source, &["rocksdb", "librocksdb_sys"], "RocksDB named outside of its store")
+    let names = ["rocksdb::", "use rocksdb", "librocksdb_sys"];
+    anywhere(source, &names, "RocksDB named outside of its store")
 }
 
 /// Over the files of RocksDB's store together: one place writes, one flushes, all families.
@@ -78,10 +79,12 @@ mod tests {
 
     #[test]
     fn rocksdb_is_found_outside_of_its_store() {
-        let text = "#[cfg(feature = \"rocksdb\")]\nuse rocksdb::DB;\n";
+        let text = "#[cfg(feature = \"rocksdb\")]\nuse rocksdb as r;\n";
         for path in ["src/engine.rs", "src/store/memory.rs", "examples/a.rs", "tests/append.rs"] {
             assert_eq!(rocksdb_in_its_store_alone(&Source::new(path, text)).len(), 1, "{path}");
         }
+        let module = Source::new("tests/store_conformance.rs", "mod rocksdb { fn f() {} }");
+        assert!(rocksdb_in_its_store_alone(&module).is_empty());
         for path in ["src/store/rocks.rs", "src/store/rocks/options.rs", "tests/rocksdb_a.rs"] {
             assert_eq!(rocksdb_in_its_store_alone(&Source::new(path, text)).len(), 0, "{path}");
         }
