@@ -5,10 +5,10 @@
 //!
 //! ```text
 //! write batch  := version u8 (1) | operation*
-//! operation    := put          0x01 | family u8 | key length varint | value length varint | key | value
-//!               | delete       0x02 | family u8 | key length varint | key
-//!               | delete range 0x03 | family u8 | begin length varint | end length varint | begin | end
-//! varint       := unsigned LEB128 of a u32, shortest form
+//! operation    := put          0x01 | family u8 | key length | value length | key | value
+//!               | delete       0x02 | family u8 | key length | key
+//!               | delete range 0x03 | family u8 | begin length | end length | begin | end
+//! length       := unsigned LEB128 of a u32, shortest form
 //! ```
 //!
 //! INVARIANT: a `WriteBatch` holds only what [`WriteBatch::decode`] accepts: known families,

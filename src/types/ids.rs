@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_topic_id_is_shown_as_kafka_shows_it_and_read_back() {
-        // Kafka's Uuid.ONE_UUID and its METADATA_TOPIC_ID agree with this: "AAAAAAAAAAAAAAAAAAAAAQ".
+        // Kafka shows its Uuid.ONE_UUID and METADATA_TOPIC_ID as "AAAAAAAAAAAAAAAAAAAAAQ".
         let mut one = [0; 16];
         one[15] = 1;
         assert_eq!(TopicId::from_bytes(one).to_string(), "AAAAAAAAAAAAAAAAAAAAAQ");

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// The longest legal topic name, in bytes: Kafka's limit, which leaves room for a suffix in a file name.
+/// The longest legal topic name, in bytes: Kafka's limit, which leaves room for a suffix in a
+/// file name.
 pub const MAX_TOPIC_NAME_BYTES: usize = 249;
 
 /// A legal topic name: 1 to 249 of ASCII letters, digits, `.`, `_` and `-`; not `.` or `..`.

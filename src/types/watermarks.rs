@@ -20,7 +20,8 @@ pub struct Watermarks {
 /// What a commit survives once it is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Durability {
-    /// A killed process, not a power loss. At most `max_unsynced_bytes` of such commits are at stake.
+    /// A killed process, not a power loss. At most `max_unsynced_bytes` of such commits are at
+    /// stake.
     Buffered,
     /// Power loss.
     Sync,
