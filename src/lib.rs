@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod error;
 pub mod io;
+pub mod log;
 pub mod rules;
 pub mod store;
 pub mod types;
