@@ -12,8 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 mod real;
+#[cfg(any(test, feature = "test-util"))]
+pub mod simulated;
 
 pub use real::SystemFiles;
+#[cfg(any(test, feature = "test-util"))]
+pub use simulated::SimulatedDisk;
 
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 compile_error!("tidelog runs on Linux and macOS");
