@@ -86,7 +86,7 @@ fn what_is_appended_is_read_back_and_replayed_behind_the_applied_commit() {
     let first_place = log.first_place();
     let mut written = Vec::new();
     for number in 0..40u64 {
-        let batches = [batch(number, 3000), batch(number + 100, 61), batch(number, 21)];
+        let batches = [batch(number, 3000), batch(number + 100, 61), batch(number, 62)];
         let payloads =
             [payload(&batches[0], 61), payload(&batches[1], 61), payload(&batches[2], 0)];
         let write_batch = format!("changes of commit {number}");

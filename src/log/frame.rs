@@ -30,8 +30,10 @@ use crate::types::{CommitSequence, EngineId, SegmentId};
 pub(super) const FRAME_HEADER_BYTES: usize = 68;
 /// Frames start at multiples of this.
 pub(super) const FRAME_ALIGNMENT: u64 = 8;
-/// A payload has at least the part of a record batch that its checksum does not cover.
-pub(super) const MIN_PAYLOAD_BYTES: usize = 21;
+/// A payload has at least the header of a record batch.
+pub(super) const MIN_PAYLOAD_BYTES: usize = 61;
+/// The checksum of a record batch covers it from here on.
+pub(super) const PAYLOAD_SUMMED_FROM: u64 = 21;
 /// Where the checksum of a record batch stands in it.
 pub(super) const PAYLOAD_CRC_AT: std::ops::Range<usize> = 17..21;
 /// Bytes of a payload's entry in the table.

@@ -277,8 +277,13 @@ impl Recovery<'_> {
             let place = Place::File { path: segment.path.clone() };
             Err(StorageError::from(Corruption { place, what }))
         };
+        // A creation that never finished may show what a removed file held in these blocks.
+        let may_have_frames = segment.length()? > SEGMENT_HEADER_BYTES;
         match SegmentHeader::decode(block, self.engine, segment.id) {
             Ok(header) => Ok(Some(header)),
+            Err(HeaderFault::OtherEngine | HeaderFault::OtherSegment) if !may_have_frames => {
+                Ok(None)
+            }
             Err(HeaderFault::OtherEngine) => of_file("the segment is of another engine"),
             Err(HeaderFault::OtherSegment) => of_file("the segment has the name of another"),
             Err(HeaderFault::UnknownVersion(version)) => {

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::frame::{
     FRAME_ALIGNMENT, FRAME_HEADER_BYTES, FrameHeader, FrameSeed, MIN_PAYLOAD_BYTES, PAYLOAD_CRC_AT,
-    table_entries,
+    PAYLOAD_SUMMED_FROM, table_entries,
 };
 use super::segment::Segment;
 use crate::error::{Corruption, StorageError};
@@ -253,7 +253,7 @@ impl FrameReader {
                 return Ok(false);
             }
             let mut found = 0;
-            let summed = position + MIN_PAYLOAD_BYTES as u64..end;
+            let summed = position + PAYLOAD_SUMMED_FROM..end;
             let is_whole =
                 window.each_piece(summed, |piece| found = crc32c::crc32c_append(found, piece))?;
             if !is_whole || found != crc {

@@ -10,7 +10,7 @@ use super::inode::{Inode, Remains};
 use super::random::Random;
 
 /// How many removed files are remembered for their stale bytes.
-const MAX_GHOSTS: usize = 8;
+const MAX_GHOSTS: usize = 2;
 
 pub(super) type InodeId = u64;
 
