@@ -3,14 +3,18 @@
 #![cfg(feature = "test-util")]
 
 mod broken_rules;
+mod damage;
+mod groups;
+mod model;
 mod world;
 
-use world::{SYNC_FULL, Settings, search};
+use model::{SYNC_FULL, Settings};
+use world::search;
 
 fn must_hold(seeds: std::ops::Range<u64>, settings: Settings) {
     match search(seeds, settings) {
         Ok(crashes) => println!("crashes survived: {crashes}"),
-        Err(what) => panic!("{what}"),
+        Err((seed, what)) => panic!("seed {seed}: {what}"),
     }
 }
 
