@@ -173,7 +173,7 @@ pub(crate) struct Made {
 }
 
 /// What the model knows of the commits; shared with what runs in the middle of a sync.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Timeline {
     /// Commit n is at n - 1.
     pub(crate) made: Vec<Made>,

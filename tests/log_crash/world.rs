@@ -101,12 +101,45 @@ impl World {
         })
     }
 
+    /// A world in which nothing happens but what the test asks for.
+    pub(crate) fn quiet(seed: u64, settings: Settings) -> Self {
+        let disk = SimulatedDisk::new(seed);
+        let options = options(settings.broken);
+        let log = CommitLog::create(disk.process(), Path::new(DIRECTORY), ENGINE, options)
+            .expect("nothing fails");
+        Self {
+            disk,
+            settings,
+            random: Random(seed),
+            timeline: Shared::default(),
+            applied: log.first_place(),
+            log: Some(Arc::new(log)),
+            crash_count: 0,
+            damage: None,
+        }
+    }
+
+    /// The same world once more, without the process that runs in it.
+    pub(crate) fn fork(&self) -> Self {
+        let timeline = self.timeline.lock().clone();
+        Self {
+            disk: self.disk.fork(),
+            settings: self.settings,
+            random: self.random.clone(),
+            timeline: Arc::new(Mutex::new(timeline)),
+            applied: self.applied,
+            log: None,
+            crash_count: self.crash_count,
+            damage: self.damage,
+        }
+    }
+
     /// Opens the log, with up to three crashes on the way; `false` where damage made it refuse.
     pub(crate) fn open(&mut self) -> Result<bool, String> {
         self.log = None;
         let mut crashes = 0;
         for _ in 0..20 {
-            if crashes < 3 && self.random.chance(35) {
+            if crashes < 3 && self.settings.crash_percent > 0 && self.random.chance(35) {
                 self.disk.crash_after_calls(self.random.below(10));
             }
             let mut replayed = Vec::new();
@@ -259,7 +292,7 @@ impl World {
     }
 
     /// Syncs, perhaps with commits that are appended in the middle of it.
-    fn sync(&mut self, log: &Arc<CommitLog>) -> Result<bool, String> {
+    pub(crate) fn sync(&mut self, log: &Arc<CommitLog>) -> Result<bool, String> {
         let failure = Arc::new(Mutex::new(None));
         if self.random.chance(self.settings.interleave_percent) {
             let (log, timeline) = (Arc::downgrade(log), self.timeline.clone());
@@ -288,7 +321,7 @@ impl World {
         Ok(synced.is_ok() || !log.is_halted() && !self.disk.has_crashed())
     }
 
-    fn checkpoint(&mut self, log: &Arc<CommitLog>) -> Result<bool, String> {
+    pub(crate) fn checkpoint(&mut self, log: &Arc<CommitLog>) -> Result<bool, String> {
         if !self.sync(log)? {
             return Ok(false);
         }
@@ -320,7 +353,7 @@ impl World {
         }
     }
 
-    fn forget_buffered(&self) {
+    pub(crate) fn forget_buffered(&self) {
         let mut timeline = self.timeline.lock();
         timeline.written = timeline.acked;
     }
