@@ -5,6 +5,8 @@
 mod broken_rules;
 mod damage;
 mod every_call;
+mod failures;
+mod found_damage;
 mod groups;
 mod model;
 mod world;
