@@ -181,3 +181,77 @@ pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
 pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes were cut out"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: FrameHeader = FrameHeader {
+        crc: 0x0102_0304,
+        sequence: CommitSequence(0x1112_1314_1516_1718),
+        synced: CommitSequence(0x2122_2324_2526_2728),
+        segment: SegmentId(0x3132_3334_3536_3738),
+        position: 0x4142_4344_4546_4748,
+        append_time_ms: -2,
+        payload_bytes: 0x6162_6364_6566_6768,
+        previous_crc: 0x7172_7374,
+        write_batch_bytes: 0x8182_8384,
+        payload_count: 0x9192_9394,
+    };
+
+    #[test]
+    fn the_header_has_the_bytes_that_are_drawn() {
+        let mut expected = vec![b't', b'l', b'f', 1, 4, 3, 2, 1];
+        expected.extend([0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11]);
+        expected.extend([0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21]);
+        expected.extend([0x38, 0x37, 0x36, 0x35, 0x34, 0x33, 0x32, 0x31]);
+        expected.extend([0x48, 0x47, 0x46, 0x45, 0x44, 0x43, 0x42, 0x41]);
+        expected.extend([0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
+        expected.extend([0x68, 0x67, 0x66, 0x65, 0x64, 0x63, 0x62, 0x61]);
+        expected.extend([0x74, 0x73, 0x72, 0x71, 0x84, 0x83, 0x82, 0x81]);
+        expected.extend([0x94, 0x93, 0x92, 0x91]);
+        assert_eq!(HEADER.encode()[..], expected);
+        assert_eq!(FrameHeader::decode(&HEADER.encode()), Some(HEADER));
+    }
+
+    #[test]
+    fn only_the_magic_makes_a_header() {
+        for byte in 0..4 {
+            let mut bytes = HEADER.encode();
+            bytes[byte] ^= 0x20;
+            assert_eq!(FrameHeader::decode(&bytes), None);
+        }
+    }
+
+    #[test]
+    fn lengths_that_no_file_can_have_are_no_frame() {
+        assert!(HEADER.frame_bytes().is_some());
+        for payload_bytes in [u64::MAX, u64::MAX - HEADER.head_bytes()] {
+            assert_eq!(FrameHeader { payload_bytes, ..HEADER }.frame_bytes(), None);
+        }
+    }
+
+    #[test]
+    fn the_layout_is_that_of_the_header() {
+        for (write_batch_bytes, payload_count, payload_bytes) in
+            [(0, 0, 0), (1, 0, 0), (4, 0, 0), (5, 1, 61), (100, 3, 1_000_000)]
+        {
+            let layout =
+                frame_layout(write_batch_bytes as usize, payload_count as usize, payload_bytes);
+            let header = FrameHeader { write_batch_bytes, payload_count, payload_bytes, ..HEADER };
+            assert_eq!(layout.payloads_at, header.head_bytes());
+            assert_eq!(Some(layout.frame_bytes), header.frame_bytes());
+            assert_eq!(layout.frame_bytes % 8, 0);
+        }
+        let whole = FrameLayout { frame_bytes: 72, payloads_at: 72 };
+        assert_eq!(frame_layout(4, 0, 0), whole, "a frame that needs no padding has none");
+    }
+
+    #[test]
+    fn frames_of_two_engines_have_different_sums() {
+        let [one, other] = [1, 2].map(|id| FrameSeed::new(EngineId(id)));
+        let sum = |seed: FrameSeed| seed.sum_head(&HEADER.encode(), b"changes", b"");
+        assert_ne!(sum(one), sum(other));
+        assert_eq!(sum(one), one.sum_head(&HEADER.encode(), b"chan", b"ges"));
+    }
+}

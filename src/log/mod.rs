@@ -6,12 +6,17 @@
 //! One committer at a time calls [`CommitLog::place_group`] and [`CommitLog::append_group`]; all
 //! else may be called by anyone at any time.
 
+mod chain;
 mod frame;
+#[cfg(any(test, feature = "test-util"))]
+pub mod fuzz;
 mod reader;
 mod recovery;
 mod replay;
 mod segment;
 mod sync;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::fmt;

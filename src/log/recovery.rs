@@ -4,18 +4,18 @@
 //! makes one thing: a new segment whose header tells where the log ends. What stops it before
 //! leaves all as it was, and it starts again from the beginning.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::frame::FrameSeed;
+use super::chain::{Chain, ChainSource, Link};
+use super::frame::{FrameHeader, FrameSeed};
 use super::reader::Segments;
 use super::replay::{FrameReader, ReplayedFrame, Window};
 use super::segment::{
-    CreateFailure, HeaderFault, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, create_segment,
-    create_unsynced, parse_file_name,
+    CreateFailure, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, create_segment, create_unsynced,
+    parse_file_name,
 };
 use super::sync::Progress;
 use super::writer::Writer;
@@ -39,13 +39,6 @@ pub struct RecoveredLog {
     pub replayed_bytes: u64,
     /// Bytes behind the end of the log that do not count: what a crash left half written.
     pub torn_bytes: u64,
-}
-
-/// A segment that will be read, and where the log leaves it; `None` for the newest.
-struct Link {
-    segment: Segment,
-    header: SegmentHeader,
-    end: Option<u64>,
 }
 
 /// Where the log ends.
@@ -202,10 +195,17 @@ impl Recovery<'_> {
         replay: &mut dyn FnMut(ReplayedFrame<'_>) -> Result<(), StorageError>,
     ) -> Result<(CommitLog, RecoveredLog), StorageError> {
         let ids = list_segments(&*self.files, self.directory)?;
-        let (chain, epoch) = self.chain(&ids)?;
+        let source = ChainSource {
+            files: &*self.files,
+            directory: self.directory,
+            engine: self.engine,
+            broken: self.options.broken,
+            reader: &self.reader,
+        };
+        let Chain { links: chain, epoch } = source.find(&ids, self.applied.segment)?;
         let end = self.replay(&chain, replay)?;
         self.found.last = end.last;
-        self.found.epoch = epoch + 1;
+        self.found.epoch = epoch.saturating_add(1);
 
         let segments = Segments::new(self.files.clone(), self.directory.to_owned());
         let chained: Vec<SegmentId> =
@@ -225,84 +225,6 @@ impl Recovery<'_> {
         let log =
             CommitLog::start(self.files, directory, self.engine, self.options, start, segments);
         Ok((log, self.found))
-    }
-
-    /// R3 to R5: the segments from the applied commit's to the newest, each with a header that
-    /// names the one before it, and the highest epoch.
-    fn chain(&mut self, ids: &[SegmentId]) -> Result<(Vec<Link>, u32), StorageError> {
-        let mut readable = BTreeMap::new();
-        for &id in ids.iter().filter(|&&id| id >= self.applied.segment) {
-            let segment = Segment::open(&*self.files, self.directory, id)?;
-            self.settle(&segment)?;
-            if let Some(header) = self.header(&segment)? {
-                readable.insert(id, (segment, header));
-            }
-        }
-        let epoch = readable.values().map(|(_, header)| header.epoch).max().unwrap_or(0);
-        let mut chain = Vec::new();
-        let mut next = readable.last_key_value().map(|(&id, _)| id);
-        let mut end = None;
-        while let Some((id, (segment, header))) = next.and_then(|id| readable.remove_entry(&id)) {
-            chain.push(Link { segment, header, end });
-            end = Some(header.previous_end);
-            next = (id > self.applied.segment && header.previous_segment < id)
-                .then_some(header.previous_segment);
-        }
-        chain.reverse();
-        match chain.first() {
-            Some(first) if first.segment.id == self.applied.segment => Ok((chain, epoch)),
-            _ => {
-                let missing = next.map_or(self.applied.segment, |id| id.max(self.applied.segment));
-                Err(Corruption::in_segment(missing, 0, "a segment of the log is missing").into())
-            }
-        }
-    }
-
-    /// R4: what is read is durable, and comes from the device: what only the page cache holds
-    /// could vanish behind commits that are acknowledged later.
-    fn settle(&self, segment: &Segment) -> Result<(), StorageError> {
-        if self.options.broken.breaks(Rule::R4SyncBeforeRead) {
-            return Ok(());
-        }
-        segment.sync()?;
-        let dropped = segment.file.drop_cache();
-        dropped.map_err(|error| StorageError::io("drop the cache of", &segment.path, error))
-    }
-
-    /// The header of a segment; `None` for a creation that never finished (R3).
-    fn header(&self, segment: &Segment) -> Result<Option<SegmentHeader>, StorageError> {
-        let mut window = Window::new(segment, SEGMENT_HEADER_BYTES)?;
-        let block = window.get(0, SEGMENT_HEADER_BYTES as usize)?.unwrap_or_default();
-        let of_file = |what| {
-            let place = Place::File { path: segment.path.clone() };
-            Err(StorageError::from(Corruption { place, what }))
-        };
-        // A creation that never finished may show what a removed file held in these blocks.
-        let may_have_frames = segment.length()? > SEGMENT_HEADER_BYTES;
-        match SegmentHeader::decode(block, self.engine, segment.id) {
-            Ok(header) => Ok(Some(header)),
-            Err(HeaderFault::OtherEngine | HeaderFault::OtherSegment) if !may_have_frames => {
-                Ok(None)
-            }
-            Err(HeaderFault::OtherEngine) => of_file("the segment is of another engine"),
-            Err(HeaderFault::OtherSegment) => of_file("the segment has the name of another"),
-            Err(HeaderFault::UnknownVersion(version)) => {
-                Err(StorageError::UnknownFormat { path: segment.path.clone(), version })
-            }
-            Err(HeaderFault::Unreadable) => {
-                if self.options.broken.breaks(Rule::R3BadHeaderWithFrames) {
-                    return Ok(None);
-                }
-                let place = SEGMENT_HEADER_BYTES..segment.length()?;
-                match self.reader.find(segment, place, |_| true)? {
-                    None => Ok(None),
-                    Some(_) => {
-                        let what = "the header of a segment with commits is damaged";
-                        Err(Corruption::in_segment(segment.id, 0, what).into())
-                    }
-                }
-            }
-        }
     }
 
     /// R6 to R9: replays what counts, and says where the log ends.
@@ -346,7 +268,7 @@ impl Recovery<'_> {
         }
         let mut window = Window::new(&first.segment, first.end.unwrap_or(u64::MAX))?;
         let head = self.reader.head(&mut window, applied.position)?;
-        let is_it = |header: &super::frame::FrameHeader| {
+        let is_it = |header: &FrameHeader| {
             header.sequence == applied.sequence && header.crc == applied.frame_crc
         };
         match head.filter(is_it) {

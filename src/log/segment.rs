@@ -128,7 +128,8 @@ pub(super) fn file_name(id: SegmentId) -> String {
 pub(super) fn parse_file_name(name: &str) -> Option<SegmentId> {
     let digits = name.strip_suffix(NAME_SUFFIX)?;
     let is_ours = digits.len() == NAME_DIGITS && digits.bytes().all(|b| b.is_ascii_digit());
-    digits.parse().ok().filter(|_| is_ours).map(SegmentId)
+    // The last number is none: there would be none after it.
+    digits.parse().ok().filter(|&id| is_ours && id < u64::MAX).map(SegmentId)
 }
 
 /// An open segment, on the descriptor that writes it.
@@ -218,4 +219,89 @@ pub(super) fn create_unsynced(
         return Err(CreateFailure::NotMade(wrap("write", error)));
     }
     Ok(Segment { id: header.id, path, file })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: SegmentHeader = SegmentHeader {
+        engine: EngineId(0x1112_1314_1516_1718),
+        id: SegmentId(0x2122_2324_2526_2728),
+        epoch: 0x3132_3334,
+        previous_crc: 0x4142_4344,
+        previous_segment: SegmentId(0x5152_5354_5556_5758),
+        previous_end: 0x6162_6364_6566_6768,
+        previous_sequence: CommitSequence(0x7172_7374_7576_7778),
+        synced: CommitSequence(0x8182_8384_8586_8788),
+    };
+
+    #[test]
+    fn the_header_block_has_the_bytes_that_are_drawn() {
+        let block = HEADER.encode();
+        let mut expected = b"tidelog\0".to_vec();
+        expected.extend([0x57, 0x7b, 0x36, 0x36, 1, 0, 0, 0]);
+        for field in [HEADER.engine.0, HEADER.id.0] {
+            expected.extend(field.to_le_bytes());
+        }
+        expected.extend([0x34, 0x33, 0x32, 0x31, 0x44, 0x43, 0x42, 0x41]);
+        expected.extend([0x58, 0x57, 0x56, 0x55, 0x54, 0x53, 0x52, 0x51]);
+        expected.extend([0x68, 0x67, 0x66, 0x65, 0x64, 0x63, 0x62, 0x61]);
+        expected.extend([0x78, 0x77, 0x76, 0x75, 0x74, 0x73, 0x72, 0x71]);
+        expected.extend([0x88, 0x87, 0x86, 0x85, 0x84, 0x83, 0x82, 0x81]);
+        assert_eq!(block[..72], expected);
+        assert_eq!(block[72..], [0; 4096 - 72]);
+        assert_eq!(SegmentHeader::decode(&block, HEADER.engine, HEADER.id), Ok(HEADER));
+    }
+
+    #[test]
+    fn a_block_that_is_cut_or_has_one_wrong_bit_cannot_be_read() {
+        let block = HEADER.encode();
+        let decode = |block: &[u8]| SegmentHeader::decode(block, HEADER.engine, HEADER.id);
+        for length in 0..BLOCK {
+            assert_eq!(decode(&block[..length]), Err(HeaderFault::Unreadable));
+        }
+        for bit in 0..BLOCK * 8 {
+            let mut block = block;
+            block[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode(&block), Err(HeaderFault::Unreadable), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_whole_block_of_something_else_is_told_apart() {
+        let block = HEADER.encode();
+        let other = EngineId(7);
+        let decoded = SegmentHeader::decode(&block, other, HEADER.id);
+        assert_eq!(decoded, Err(HeaderFault::OtherEngine));
+        let decoded = SegmentHeader::decode(&block, HEADER.engine, SegmentId(7));
+        assert_eq!(decoded, Err(HeaderFault::OtherSegment));
+        let mut newer = block;
+        newer[12] = 2;
+        let crc = crc32c::crc32c(&newer[12..]);
+        newer[8..12].copy_from_slice(&crc.to_le_bytes());
+        let decoded = SegmentHeader::decode(&newer, other, HEADER.id);
+        assert_eq!(decoded, Err(HeaderFault::UnknownVersion(2)));
+    }
+
+    #[test]
+    fn file_names_have_twenty_digits_and_nothing_else_is_a_segment() {
+        assert_eq!(file_name(SegmentId(42)), "00000000000000000042.log");
+        for id in [0, 42, u64::MAX - 1] {
+            assert_eq!(parse_file_name(&file_name(SegmentId(id))), Some(SegmentId(id)));
+        }
+        for name in [
+            "42.log",
+            "+0000000000000000042.log",
+            "0000000000000000004x.log",
+            "00000000000000000042",
+            "00000000000000000042.log.bak",
+            "000000000000000000042.log",
+            "18446744073709551615.log",
+            "99999999999999999999.log",
+            "LOCK",
+        ] {
+            assert_eq!(parse_file_name(name), None, "{name}");
+        }
+    }
 }
