@@ -1,4 +1,5 @@
-//! Files behind a small trait: the real file system, and a simulated one that can lose, tear, fail and fill up.
+//! Files behind a small trait: the real file system, and a simulated one that can lose, tear, fail
+//! and fill up.
 //!
 //! Everything the engine does to its directory goes through [`Files`] and [`File`]; no other module
 //! opens a file. The traits promise what POSIX promises and no more: a write may be torn at any

@@ -3,7 +3,7 @@
 //! ```text
 //! frame, little-endian:
 //!   0  magic             4   "tlf" 0x01
-//!   4  crc               4   CRC-32C over bytes 8 .. up to the first payload, seeded with the engine id
+//!   4  crc               4   CRC-32C over bytes 8 .. first payload, seeded with the engine id
 //!   8  sequence          8   number of the commit
 //!  16  synced            8   highest commit that was known to be synced when this one was written
 //!  24  segment           8   id of the segment that holds the frame

@@ -1,4 +1,4 @@
-//! What a test can make go wrong: which call fails, where the process stops, how much room there is.
+//! What a test can make go wrong: which call fails, where the process stops, how much room is left.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! A simulated file: what the page cache shows, what the device holds, and how the two come to differ.
+//! A simulated file: what the page cache shows, what the device holds, and how the two differ.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

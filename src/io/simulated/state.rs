@@ -1,4 +1,4 @@
-//! The whole simulated disk as one value: directories, files, faults, and what a stop makes of them.
+//! The whole simulated disk as one value: directories, files, faults, and what a stop leaves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
