@@ -32,6 +32,13 @@ pub enum StorageError {
     },
     /// Bytes on disk are not what was written.
     Corruption(Corruption),
+    /// A file is of a format that this version does not know; it was left as it is.
+    UnknownFormat {
+        /// The file.
+        path: PathBuf,
+        /// The format version that it names.
+        version: u32,
+    },
     /// The disk has no room. Nothing of the commit exists; try again once there is space.
     DiskFull {
         /// Bytes free on the file system of the log, or 0 where the write itself failed.
@@ -146,6 +153,11 @@ impl fmt::Display for StorageError {
                 write!(f, "the index store could not {operation}: {reason}")
             }
             Self::Corruption(corruption) => corruption.fmt(f),
+            Self::UnknownFormat { path, version } => write!(
+                f,
+                "a file has a format that this version does not know: version={version} path={}",
+                path.display()
+            ),
             Self::DiskFull { free_bytes, reserve_bytes } => write!(
                 f,
                 "the disk is full and nothing was written: free_bytes={free_bytes} \

@@ -5,6 +5,7 @@ pub mod config;
 pub mod error;
 pub mod io;
 pub mod keyspace;
+pub mod log;
 pub mod partitioner;
 pub mod record;
 pub mod rules;

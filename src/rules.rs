@@ -13,7 +13,7 @@ pub enum Rule {
     W2SegmentInFrame,
     /// A frame is taken without comparing its payloads with the table.
     W2PayloadTable,
-    /// The header is written before the directory is synced.
+    /// The directory of a new segment is not synced.
     W3DirectorySynced,
     /// Recovery appends to the newest segment instead of starting a new one.
     W3NewSegmentAtOpen,

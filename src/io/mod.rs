@@ -1,4 +1,5 @@
-//! Files behind a small trait: the real file system, and a simulated one that can lose, tear, fail and fill up.
+//! Files behind a small trait: the real file system, and a simulated one that can lose, tear, fail
+//! and fill up.
 //!
 //! Everything the engine does to its directory goes through [`Files`] and [`File`]; no other module
 //! opens a file. The traits promise what POSIX promises and no more: a write may be torn at any
@@ -11,10 +12,21 @@ use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+mod real;
+#[cfg(any(test, feature = "test-util"))]
+pub mod simulated;
+
+pub use real::SystemFiles;
+#[cfg(any(test, feature = "test-util"))]
+pub use simulated::SimulatedDisk;
+
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+compile_error!("tidelog runs on Linux and macOS");
+
 /// A file system, or the part of one that the engine may use. Paths are absolute or relative to
 /// the process, as the caller gave them.
 pub trait Files: Send + Sync + fmt::Debug {
-    /// Makes a directory and its parents; no error if it is there.
+    /// Makes a directory and its parents, all of them durable; no error if they are there.
     ///
     /// # Errors
     /// What the system says.
@@ -125,4 +137,30 @@ pub enum LockError {
     },
     /// The lock file could not be used.
     Io(io::Error),
+}
+
+/// Whether the system refused a write because there was no room: the disk or a quota is full.
+#[must_use]
+pub fn is_disk_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+impl fmt::Display for LockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Held { holder, path } => {
+                write!(f, "the directory is in use: holder={holder} path={}", path.display())
+            }
+            Self::Io(_) => f.write_str("the lock file could not be used"),
+        }
+    }
+}
+
+impl std::error::Error for LockError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Held { .. } => None,
+            Self::Io(error) => Some(error),
+        }
+    }
 }

@@ -1,0 +1,116 @@
+//! Which segments make the log (rules R3 to R5): each header names the one that it comes from.
+//!
+//! Files outside of the chain are dead: creations that never finished, and what an earlier
+//! recovery left behind the end of the log.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::replay::{FrameReader, Window};
+use super::segment::{HeaderFault, SEGMENT_HEADER_BYTES, Segment, SegmentHeader};
+use crate::error::{Corruption, Place, StorageError};
+use crate::io::Files;
+use crate::rules::{BrokenRules, Rule};
+use crate::types::{EngineId, SegmentId};
+
+/// A segment that will be read, and where the log leaves it; `None` for the newest.
+pub(super) struct Link {
+    pub(super) segment: Segment,
+    pub(super) header: SegmentHeader,
+    pub(super) end: Option<u64>,
+}
+
+/// The segments of the log from the applied commit's on, in their order.
+pub(super) struct Chain {
+    pub(super) links: Vec<Link>,
+    /// The highest epoch that any readable header tells.
+    pub(super) epoch: u32,
+}
+
+/// Where a chain is looked for.
+pub(super) struct ChainSource<'a> {
+    pub(super) files: &'a dyn Files,
+    pub(super) directory: &'a Path,
+    pub(super) engine: EngineId,
+    pub(super) broken: BrokenRules,
+    pub(super) reader: &'a FrameReader,
+}
+
+impl ChainSource<'_> {
+    /// R5: the chain from the newest readable header back to the segment of the applied commit.
+    pub(super) fn find(&self, ids: &[SegmentId], first: SegmentId) -> Result<Chain, StorageError> {
+        let mut readable = BTreeMap::new();
+        for &id in ids.iter().filter(|&&id| id >= first) {
+            let segment = Segment::open(self.files, self.directory, id)?;
+            self.settle(&segment)?;
+            if let Some(header) = self.header(&segment)? {
+                readable.insert(id, (segment, header));
+            }
+        }
+        let epoch = readable.values().map(|(_, header)| header.epoch).max().unwrap_or(0);
+        let mut links = Vec::new();
+        let mut next = readable.last_key_value().map(|(&id, _)| id);
+        let mut end = None;
+        while let Some((id, (segment, header))) = next.and_then(|id| readable.remove_entry(&id)) {
+            links.push(Link { segment, header, end });
+            end = Some(header.previous_end);
+            next = (id > first && header.previous_segment < id).then_some(header.previous_segment);
+        }
+        links.reverse();
+        if links.first().is_some_and(|link| link.segment.id == first) {
+            return Ok(Chain { links, epoch });
+        }
+        let missing = next.map_or(first, |id| id.max(first));
+        Err(Corruption::in_segment(missing, 0, "a segment of the log is missing").into())
+    }
+
+    /// R4: what is read is durable, and comes from the device: what only the page cache holds
+    /// could vanish behind commits that are acknowledged later.
+    fn settle(&self, segment: &Segment) -> Result<(), StorageError> {
+        if self.broken.breaks(Rule::R4SyncBeforeRead) {
+            return Ok(());
+        }
+        segment.sync()?;
+        let dropped = segment.file.drop_cache();
+        dropped.map_err(|error| StorageError::io("drop the cache of", &segment.path, error))
+    }
+
+    /// The header of a segment; `None` for a creation that never finished.
+    fn header(&self, segment: &Segment) -> Result<Option<SegmentHeader>, StorageError> {
+        let mut window = Window::new(segment, SEGMENT_HEADER_BYTES)?;
+        let block = window.get(0, SEGMENT_HEADER_BYTES as usize)?.unwrap_or_default();
+        let of_file = |what| {
+            let place = Place::File { path: segment.path.clone() };
+            Err(StorageError::from(Corruption { place, what }))
+        };
+        // A creation that never finished may show what a removed file held in these blocks.
+        let may_have_frames = segment.length()? > SEGMENT_HEADER_BYTES;
+        match SegmentHeader::decode(block, self.engine, segment.id) {
+            Ok(header) => Ok(Some(header)),
+            Err(HeaderFault::OtherEngine | HeaderFault::OtherSegment) if !may_have_frames => {
+                Ok(None)
+            }
+            Err(HeaderFault::OtherEngine) => of_file("the segment is of another engine"),
+            Err(HeaderFault::OtherSegment) => of_file("the segment has the name of another"),
+            Err(HeaderFault::UnknownVersion(version)) => {
+                Err(StorageError::UnknownFormat { path: segment.path.clone(), version })
+            }
+            Err(HeaderFault::Unreadable) => self.refuse_frames(segment).map(|()| None),
+        }
+    }
+
+    /// R3: frames behind a header that cannot be read are damage, not an unfinished creation.
+    fn refuse_frames(&self, segment: &Segment) -> Result<(), StorageError> {
+        if self.broken.breaks(Rule::R3BadHeaderWithFrames) {
+            return Ok(());
+        }
+        let place = SEGMENT_HEADER_BYTES..segment.length()?;
+        match self.reader.find(segment, place, |_| true)? {
+            None => Ok(()),
+            Some(_) => {
+                let what = "the header of a segment with commits is damaged";
+                Err(Corruption::in_segment(segment.id, 0, what).into())
+            }
+        }
+    }
+}

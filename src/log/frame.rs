@@ -1,0 +1,257 @@
+//! One frame of the commit log: its bytes, its checksum, and where its parts lie.
+//!
+//! ```text
+//! frame, little-endian:
+//!   0  magic             4   "tlf" 0x01
+//!   4  crc               4   CRC-32C over bytes 8 .. first payload, seeded with the engine id
+//!   8  sequence          8   number of the commit
+//!  16  synced            8   highest commit that was known to be synced when this one was written
+//!  24  segment           8   id of the segment that holds the frame
+//!  32  position          8   byte of that segment at which the frame starts, a multiple of 8
+//!  40  append time       8   milliseconds, signed
+//!  48  payload bytes     8   sum of the lengths in the table
+//!  56  previous crc      4   crc of the frame of commit sequence - 1; 0 before the first
+//!  60  write batch bytes 4
+//!  64  payload count     4
+//!  68  write batch
+//!   .  payload table         for each payload: length u32, CRC-32C u32
+//!   .  payloads              back to back
+//!   .  zeros                 up to the next multiple of 8
+//! ```
+//!
+//! A payload is an encoded record batch. Its checksum in the table is the batch's own: it covers
+//! the batch from byte 21 on and stands, big-endian, in its bytes 17 to 20. Bytes 0 to 16 (base
+//! offset, length, leader epoch, magic) are under no sum; who reads a batch stamps them from the
+//! index.
+
+use crate::types::{CommitSequence, EngineId, SegmentId};
+
+/// Bytes of a frame before its write batch.
+pub(super) const FRAME_HEADER_BYTES: usize = 68;
+/// Frames start at multiples of this.
+pub(super) const FRAME_ALIGNMENT: u64 = 8;
+/// A payload has at least the header of a record batch.
+pub(super) const MIN_PAYLOAD_BYTES: usize = 61;
+/// The checksum of a record batch covers it from here on.
+pub(super) const PAYLOAD_SUMMED_FROM: u64 = 21;
+/// Where the checksum of a record batch stands in it.
+pub(super) const PAYLOAD_CRC_AT: std::ops::Range<usize> = 17..21;
+/// Bytes of a payload's entry in the table.
+pub(super) const TABLE_ENTRY_BYTES: usize = 8;
+
+const MAGIC: [u8; 4] = *b"tlf\x01";
+/// The checksum covers what lies behind it.
+const SUMMED_FROM: usize = 8;
+
+/// The sizes of a frame, for who must know where its payloads will lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameLayout {
+    /// All of the frame, up to the next multiple of 8.
+    pub frame_bytes: u64,
+    /// Where the first payload starts, from the frame's start; the others follow back to back.
+    pub payloads_at: u64,
+}
+
+/// The layout of a frame with a write batch of this size and payloads of these sizes.
+#[must_use]
+pub fn frame_layout(
+    write_batch_bytes: usize,
+    payload_count: usize,
+    payload_bytes: u64,
+) -> FrameLayout {
+    let table_bytes = payload_count as u64 * TABLE_ENTRY_BYTES as u64;
+    let payloads_at = FRAME_HEADER_BYTES as u64 + write_batch_bytes as u64 + table_bytes;
+    let frame_bytes = (payloads_at + payload_bytes).next_multiple_of(FRAME_ALIGNMENT);
+    FrameLayout { frame_bytes, payloads_at }
+}
+
+/// The fields of a frame before its write batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FrameHeader {
+    pub(super) crc: u32,
+    pub(super) sequence: CommitSequence,
+    pub(super) synced: CommitSequence,
+    pub(super) segment: SegmentId,
+    pub(super) position: u64,
+    pub(super) append_time_ms: i64,
+    pub(super) payload_bytes: u64,
+    pub(super) previous_crc: u32,
+    pub(super) write_batch_bytes: u32,
+    pub(super) payload_count: u32,
+}
+
+impl FrameHeader {
+    /// The header's bytes.
+    pub(super) fn encode(&self) -> [u8; FRAME_HEADER_BYTES] {
+        let mut bytes = [0; FRAME_HEADER_BYTES];
+        bytes[0..4].copy_from_slice(&MAGIC);
+        bytes[4..8].copy_from_slice(&self.crc.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.sequence.0.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.synced.0.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.segment.0.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.position.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.append_time_ms.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.payload_bytes.to_le_bytes());
+        bytes[56..60].copy_from_slice(&self.previous_crc.to_le_bytes());
+        bytes[60..64].copy_from_slice(&self.write_batch_bytes.to_le_bytes());
+        bytes[64..68].copy_from_slice(&self.payload_count.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a header; `None` where the magic does not stand. Nothing else is checked.
+    pub(super) fn decode(bytes: &[u8; FRAME_HEADER_BYTES]) -> Option<Self> {
+        if bytes[0..4] != MAGIC {
+            return None;
+        }
+        Some(Self {
+            crc: u32_at(bytes, 4),
+            sequence: CommitSequence(u64_at(bytes, 8)),
+            synced: CommitSequence(u64_at(bytes, 16)),
+            segment: SegmentId(u64_at(bytes, 24)),
+            position: u64_at(bytes, 32),
+            append_time_ms: u64_at(bytes, 40).cast_signed(),
+            payload_bytes: u64_at(bytes, 48),
+            previous_crc: u32_at(bytes, 56),
+            write_batch_bytes: u32_at(bytes, 60),
+            payload_count: u32_at(bytes, 64),
+        })
+    }
+
+    /// Bytes from the frame's start to its first payload. It cannot overflow: the counts are u32.
+    pub(super) fn head_bytes(&self) -> u64 {
+        let table_bytes = u64::from(self.payload_count) * TABLE_ENTRY_BYTES as u64;
+        FRAME_HEADER_BYTES as u64 + u64::from(self.write_batch_bytes) + table_bytes
+    }
+
+    /// The size of the frame with its padding; `None` where the lengths are absurd.
+    pub(super) fn frame_bytes(&self) -> Option<u64> {
+        let bytes = self.head_bytes().checked_add(self.payload_bytes)?;
+        bytes.checked_next_multiple_of(FRAME_ALIGNMENT)
+    }
+}
+
+/// What the checksum of an engine's frames starts from: frames of another engine do not check.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FrameSeed(u32);
+
+impl FrameSeed {
+    pub(super) fn new(engine: EngineId) -> Self {
+        Self(crc32c::crc32c(&engine.0.to_le_bytes()))
+    }
+
+    /// Starts the checksum of a frame with the part of its header that it covers.
+    pub(super) fn sum_header(self, header: &[u8; FRAME_HEADER_BYTES]) -> u32 {
+        crc32c::crc32c_append(self.0, &header[SUMMED_FROM..])
+    }
+
+    /// The checksum of a frame's head.
+    pub(super) fn sum_head(
+        self,
+        header: &[u8; FRAME_HEADER_BYTES],
+        write_batch: &[u8],
+        table: &[u8],
+    ) -> u32 {
+        let sum = crc32c::crc32c_append(self.sum_header(header), write_batch);
+        crc32c::crc32c_append(sum, table)
+    }
+}
+
+/// Writes a checksum into an encoded header.
+pub(super) fn set_crc(header: &mut [u8], crc: u32) {
+    header[4..8].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// A payload's entry in the table.
+pub(super) fn encode_table_entry(length_bytes: u32, crc: u32) -> [u8; TABLE_ENTRY_BYTES] {
+    let mut entry = [0; TABLE_ENTRY_BYTES];
+    entry[0..4].copy_from_slice(&length_bytes.to_le_bytes());
+    entry[4..8].copy_from_slice(&crc.to_le_bytes());
+    entry
+}
+
+/// The entries of a payload table, as (length, checksum).
+pub(super) fn table_entries(table: &[u8]) -> impl Iterator<Item = (u32, u32)> + '_ {
+    table.chunks_exact(TABLE_ENTRY_BYTES).map(|entry| (u32_at(entry, 0), u32_at(entry, 4)))
+}
+
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes were cut out"))
+}
+
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes were cut out"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: FrameHeader = FrameHeader {
+        crc: 0x0102_0304,
+        sequence: CommitSequence(0x1112_1314_1516_1718),
+        synced: CommitSequence(0x2122_2324_2526_2728),
+        segment: SegmentId(0x3132_3334_3536_3738),
+        position: 0x4142_4344_4546_4748,
+        append_time_ms: -2,
+        payload_bytes: 0x6162_6364_6566_6768,
+        previous_crc: 0x7172_7374,
+        write_batch_bytes: 0x8182_8384,
+        payload_count: 0x9192_9394,
+    };
+
+    #[test]
+    fn the_header_has_the_bytes_that_are_drawn() {
+        let mut expected = vec![b't', b'l', b'f', 1, 4, 3, 2, 1];
+        expected.extend([0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11]);
+        expected.extend([0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21]);
+        expected.extend([0x38, 0x37, 0x36, 0x35, 0x34, 0x33, 0x32, 0x31]);
+        expected.extend([0x48, 0x47, 0x46, 0x45, 0x44, 0x43, 0x42, 0x41]);
+        expected.extend([0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
+        expected.extend([0x68, 0x67, 0x66, 0x65, 0x64, 0x63, 0x62, 0x61]);
+        expected.extend([0x74, 0x73, 0x72, 0x71, 0x84, 0x83, 0x82, 0x81]);
+        expected.extend([0x94, 0x93, 0x92, 0x91]);
+        assert_eq!(HEADER.encode()[..], expected);
+        assert_eq!(FrameHeader::decode(&HEADER.encode()), Some(HEADER));
+    }
+
+    #[test]
+    fn only_the_magic_makes_a_header() {
+        for byte in 0..4 {
+            let mut bytes = HEADER.encode();
+            bytes[byte] ^= 0x20;
+            assert_eq!(FrameHeader::decode(&bytes), None);
+        }
+    }
+
+    #[test]
+    fn lengths_that_no_file_can_have_are_no_frame() {
+        assert!(HEADER.frame_bytes().is_some());
+        for payload_bytes in [u64::MAX, u64::MAX - HEADER.head_bytes()] {
+            assert_eq!(FrameHeader { payload_bytes, ..HEADER }.frame_bytes(), None);
+        }
+    }
+
+    #[test]
+    fn the_layout_is_that_of_the_header() {
+        for (write_batch_bytes, payload_count, payload_bytes) in
+            [(0, 0, 0), (1, 0, 0), (4, 0, 0), (5, 1, 61), (100, 3, 1_000_000)]
+        {
+            let layout =
+                frame_layout(write_batch_bytes as usize, payload_count as usize, payload_bytes);
+            let header = FrameHeader { write_batch_bytes, payload_count, payload_bytes, ..HEADER };
+            assert_eq!(layout.payloads_at, header.head_bytes());
+            assert_eq!(Some(layout.frame_bytes), header.frame_bytes());
+            assert_eq!(layout.frame_bytes % 8, 0);
+        }
+        let whole = FrameLayout { frame_bytes: 72, payloads_at: 72 };
+        assert_eq!(frame_layout(4, 0, 0), whole, "a frame that needs no padding has none");
+    }
+
+    #[test]
+    fn frames_of_two_engines_have_different_sums() {
+        let [one, other] = [1, 2].map(|id| FrameSeed::new(EngineId(id)));
+        let sum = |seed: FrameSeed| seed.sum_head(&HEADER.encode(), b"changes", b"");
+        assert_ne!(sum(one), sum(other));
+        assert_eq!(sum(one), one.sum_head(&HEADER.encode(), b"chan", b"ges"));
+    }
+}

@@ -1,0 +1,201 @@
+//! The commit log: every commit is one frame in it, written once, synced once, and never moved.
+//!
+//! It is the redo log of the index and the home of the record batches at the same time. The rules
+//! W, R and E that the comments name are those of docs/design.md.
+//!
+//! One committer at a time calls [`CommitLog::place_group`] and [`CommitLog::append_group`]; all
+//! else may be called by anyone at any time.
+
+mod chain;
+mod frame;
+#[cfg(any(test, feature = "test-util"))]
+pub mod fuzz;
+mod reader;
+mod recovery;
+mod replay;
+mod segment;
+mod sync;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::error::StorageError;
+use crate::io::Files;
+use crate::rules::BrokenRules;
+use crate::types::{AppliedCommit, CommitSequence, EngineId, PayloadLocation};
+
+pub use frame::{FrameLayout, frame_layout};
+pub use reader::{MAX_OPEN_SEGMENTS, SegmentInfo};
+pub use recovery::RecoveredLog;
+pub use replay::{ReplayedFrame, ReplayedPayload};
+pub use segment::{SEGMENT_FORMAT_VERSION, SEGMENT_HEADER_BYTES};
+pub use writer::{AppendFailure, FramePlace, GroupPlace, NewFrame, Payload};
+
+use frame::FrameSeed;
+use reader::Segments;
+use sync::Progress;
+use writer::Writer;
+
+/// How a log behaves.
+#[derive(Debug, Clone)]
+pub struct LogOptions {
+    /// The size at which a segment is left for a new one.
+    pub segment_bytes: u64,
+    /// After how many unsynced bytes the background syncs (W8).
+    pub background_sync_bytes: u64,
+    /// How many bytes may be unsynced before the committer waits (W8). It bounds what a power
+    /// loss takes of buffered commits.
+    pub max_unsynced_bytes: u64,
+    /// Free space below which appends are refused (E5); 0 to never look.
+    pub reserve_bytes: u64,
+    /// Rules that a test breaks on purpose.
+    pub broken: BrokenRules,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        const MIB: u64 = 1024 * 1024;
+        Self {
+            segment_bytes: 256 * MIB,
+            background_sync_bytes: 16 * MIB,
+            max_unsynced_bytes: 64 * MIB,
+            reserve_bytes: 0,
+            broken: BrokenRules::NONE,
+        }
+    }
+}
+
+/// The commit log of an engine.
+pub struct CommitLog {
+    files: Arc<dyn Files>,
+    directory: PathBuf,
+    engine: EngineId,
+    seed: FrameSeed,
+    options: LogOptions,
+    first_place: AppliedCommit,
+    writer: Mutex<Writer>,
+    progress: Progress,
+    segments: Segments,
+}
+
+impl CommitLog {
+    /// The last commit that is written.
+    #[must_use]
+    pub fn written(&self) -> CommitSequence {
+        self.progress.written()
+    }
+
+    /// The last commit that is known to survive power loss.
+    #[must_use]
+    pub fn synced(&self) -> CommitSequence {
+        self.progress.synced()
+    }
+
+    /// Bytes of frames that are written and not known to be synced.
+    #[must_use]
+    pub fn unsynced_bytes(&self) -> u64 {
+        self.progress.unsynced_bytes()
+    }
+
+    /// Bytes of frames that were written since the log was opened.
+    #[must_use]
+    pub fn written_bytes(&self) -> u64 {
+        self.progress.written_bytes()
+    }
+
+    /// How many callers wait for a sync that another of them runs.
+    #[must_use]
+    pub fn waiting_syncs(&self) -> usize {
+        self.progress.waiting_count()
+    }
+
+    /// What an index that holds no commit keeps as its applied commit: the place of the first
+    /// frame of this open's segment.
+    #[must_use]
+    pub fn first_place(&self) -> AppliedCommit {
+        self.first_place
+    }
+
+    /// Makes every commit up to `through` survive power loss; returns at once if it does. Leads a
+    /// sync of all that is written, or waits for the one that runs. Appends go on meanwhile.
+    ///
+    /// # Errors
+    /// The failure of the sync, or [`StorageError::Halted`]. After a failure the log is halted,
+    /// and which unsynced commits exist is decided when it is opened again.
+    ///
+    /// # Panics
+    /// If `through` is not written.
+    pub fn sync(&self, through: CommitSequence) -> Result<(), StorageError> {
+        self.progress.sync(through)
+    }
+
+    /// Syncs each time that `background_sync_bytes` are unsynced (W8), until the log is halted or
+    /// [`CommitLog::stop_background_sync`] is called. For a thread of the engine's.
+    pub fn run_background_sync(&self) {
+        self.progress.run_background();
+    }
+
+    /// Makes [`CommitLog::run_background_sync`] return.
+    pub fn stop_background_sync(&self) {
+        self.progress.stop_background();
+    }
+
+    /// Reads the bytes of a record batch. That they are the batch that was meant is to be checked
+    /// against the index (W4).
+    ///
+    /// # Errors
+    /// [`StorageError::Corruption`] where the log has no such place, and what the system says.
+    ///
+    /// # Panics
+    /// If the buffer has not the batch's length.
+    pub fn read(&self, location: PayloadLocation, buffer: &mut [u8]) -> Result<(), StorageError> {
+        self.segments.read(location, buffer)
+    }
+
+    /// Whether a storage failure has stopped all writes.
+    #[must_use]
+    pub fn is_halted(&self) -> bool {
+        self.progress.check_running().is_err()
+    }
+
+    /// Stops all writes: no append and no sync succeeds from now on, and reads go on. The first
+    /// cause is kept.
+    pub fn halt(&self, cause: StorageError) {
+        self.progress.halt(cause);
+    }
+
+    /// Fails once the log is halted.
+    ///
+    /// # Errors
+    /// [`StorageError::Halted`] with the first cause.
+    pub fn check_running(&self) -> Result<(), StorageError> {
+        self.progress.check_running()
+    }
+
+    /// All segments, by id.
+    #[must_use]
+    pub fn segments(&self) -> Vec<SegmentInfo> {
+        self.segments.all()
+    }
+
+    /// The directory that holds the segments.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+}
+
+impl fmt::Debug for CommitLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("CommitLog");
+        shown.field("directory", &self.directory).field("engine", &self.engine);
+        shown.field("written", &self.written()).field("synced", &self.synced());
+        shown.finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,147 @@
+//! Random reads from segments, with a cache of open files.
+//!
+//! A read gives the bytes that lie at a place. Whether they are the batch that was meant is for
+//! the caller to check against the index (rule W4).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::segment::{SEGMENT_HEADER_BYTES, file_name};
+use crate::error::{Corruption, StorageError};
+use crate::io::{File, Files};
+use crate::types::{PayloadLocation, SegmentId};
+
+/// How many segments are kept open for reading: well below the usual 1024 descriptors of a process.
+pub const MAX_OPEN_SEGMENTS: usize = 256;
+
+/// A segment of the log, as the outside sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentInfo {
+    /// Its id.
+    pub id: SegmentId,
+    /// The length of its file, header included.
+    pub length_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Known {
+    length_bytes: u64,
+    /// The open file, and when it was last used, in the cache's own count.
+    open: Option<(Arc<dyn File>, u64)>,
+}
+
+/// An open segment and its length.
+type OpenSegment = (Arc<dyn File>, u64);
+
+#[derive(Debug, Default)]
+struct Cache {
+    segments: BTreeMap<SegmentId, Known>,
+    open_count: usize,
+    uses: u64,
+}
+
+/// All segments of the log that can be read.
+#[derive(Debug)]
+pub(super) struct Segments {
+    files: Arc<dyn Files>,
+    directory: PathBuf,
+    cache: Mutex<Cache>,
+}
+
+impl Segments {
+    pub(super) fn new(files: Arc<dyn Files>, directory: PathBuf) -> Self {
+        Self { files, directory, cache: Mutex::default() }
+    }
+
+    /// Makes a segment known, or tells its new length.
+    pub(super) fn set_length(&self, id: SegmentId, length_bytes: u64) {
+        let mut cache = self.cache.lock();
+        let known = cache.segments.entry(id).or_insert(Known { length_bytes, open: None });
+        known.length_bytes = length_bytes;
+    }
+
+    pub(super) fn all(&self) -> Vec<SegmentInfo> {
+        let cache = self.cache.lock();
+        let info = |(&id, known): (&SegmentId, &Known)| SegmentInfo {
+            id,
+            length_bytes: known.length_bytes,
+        };
+        cache.segments.iter().map(info).collect()
+    }
+
+    pub(super) fn read(
+        &self,
+        location: PayloadLocation,
+        buffer: &mut [u8],
+    ) -> Result<(), StorageError> {
+        assert_eq!(buffer.len(), location.length_bytes as usize, "the buffer has the batch's size");
+        let PayloadLocation { segment, position, length_bytes } = location;
+        let damage = |what| StorageError::from(Corruption::in_segment(segment, position, what));
+        let Some((file, segment_bytes)) = self.file(segment)? else {
+            return Err(damage("the segment is missing"));
+        };
+        let end = position.checked_add(u64::from(length_bytes));
+        if position < SEGMENT_HEADER_BYTES || end.is_none_or(|end| end > segment_bytes) {
+            return Err(damage("the segment does not reach as far as the batch"));
+        }
+        let found = file.read_at(position, buffer).map_err(|error| {
+            StorageError::io("read", &self.directory.join(file_name(segment)), error)
+        })?;
+        if found < buffer.len() {
+            return Err(damage("the segment ends before the batch does"));
+        }
+        Ok(())
+    }
+
+    /// The open file of a segment and its length; `None` where there is no such segment.
+    fn file(&self, id: SegmentId) -> Result<Option<OpenSegment>, StorageError> {
+        match self.cache.lock().find(id) {
+            None => return Ok(None),
+            Some((Some(file), length_bytes)) => return Ok(Some((file, length_bytes))),
+            Some((None, _)) => {}
+        }
+        // Opened without the lock, so that a slow disk holds up nobody else.
+        let path = self.directory.join(file_name(id));
+        match self.files.open(&path) {
+            Ok(file) => Ok(self.cache.lock().keep(id, file)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StorageError::io("open", &path, error)),
+        }
+    }
+}
+
+impl Cache {
+    fn find(&mut self, id: SegmentId) -> Option<(Option<Arc<dyn File>>, u64)> {
+        let known = self.segments.get_mut(&id)?;
+        self.uses += 1;
+        let file = known.open.as_mut().map(|(file, used)| {
+            *used = self.uses;
+            file.clone()
+        });
+        Some((file, known.length_bytes))
+    }
+
+    fn keep(&mut self, id: SegmentId, file: Arc<dyn File>) -> Option<OpenSegment> {
+        self.uses += 1;
+        let known = self.segments.get_mut(&id)?;
+        if known.open.replace((file.clone(), self.uses)).is_none() {
+            self.open_count += 1;
+        }
+        let length_bytes = known.length_bytes;
+        if self.open_count > MAX_OPEN_SEGMENTS {
+            self.close_oldest();
+        }
+        Some((file, length_bytes))
+    }
+
+    fn close_oldest(&mut self) {
+        let last_use = |known: &&mut Known| known.open.as_ref().map_or(u64::MAX, |open| open.1);
+        if let Some(oldest) = self.segments.values_mut().min_by_key(last_use) {
+            oldest.open = None;
+            self.open_count -= 1;
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! Making a log, and opening one after anything that may have happened to it (rules R3 to R10).
+//!
+//! Opening changes nothing in the log until the frames that count have been replayed, and then
+//! makes one thing: a new segment whose header tells where the log ends. What stops it before
+//! leaves all as it was, and it starts again from the beginning.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::chain::{Chain, ChainSource, Link};
+use super::frame::{FrameHeader, FrameSeed};
+use super::reader::Segments;
+use super::replay::{FrameReader, ReplayedFrame, Window};
+use super::segment::{
+    CreateFailure, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, create_segment, create_unsynced,
+    parse_file_name,
+};
+use super::sync::Progress;
+use super::writer::Writer;
+use super::{CommitLog, LogOptions};
+use crate::error::{Corruption, Place, StorageError};
+use crate::io::Files;
+use crate::rules::Rule;
+use crate::types::{AppliedCommit, CommitSequence, EngineId, SegmentId};
+
+/// What was found when the log was opened.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct RecoveredLog {
+    /// The last commit that counts.
+    pub last: AppliedCommit,
+    /// The epoch of this open, higher than any before.
+    pub epoch: u32,
+    /// How many commits were replayed.
+    pub replayed_count: u64,
+    /// Bytes of their frames.
+    pub replayed_bytes: u64,
+    /// Bytes behind the end of the log that do not count: what a crash left half written.
+    pub torn_bytes: u64,
+}
+
+/// Where the log ends.
+#[derive(Clone, Copy)]
+struct End {
+    last: AppliedCommit,
+    segment: SegmentId,
+    position: u64,
+}
+
+struct Recovery<'a> {
+    files: Arc<dyn Files>,
+    directory: &'a Path,
+    engine: EngineId,
+    options: LogOptions,
+    applied: AppliedCommit,
+    reader: FrameReader,
+    found: RecoveredLog,
+}
+
+impl CommitLog {
+    /// Makes the log of a new engine in a directory, which is made if it is not there. What an
+    /// earlier try left is removed.
+    ///
+    /// # Errors
+    /// [`StorageError::Corruption`] if the directory holds a log with commits, and what the
+    /// system says.
+    pub fn create(
+        files: Arc<dyn Files>,
+        directory: &Path,
+        engine: EngineId,
+        options: LogOptions,
+    ) -> Result<Self, StorageError> {
+        let made = files.create_directory(directory);
+        made.map_err(|error| StorageError::io("create", directory, error))?;
+        let mut newest = SegmentId(0);
+        let existing = list_segments(&*files, directory)?;
+        for &id in &existing {
+            newest = newest.max(id);
+            let segment = Segment::open(&*files, directory, id)?;
+            if segment.length()? > SEGMENT_HEADER_BYTES {
+                let place = Place::File { path: segment.path };
+                let what = "a commit log without an index holds commits";
+                return Err(Corruption { place, what }.into());
+            }
+        }
+        remove_segments(&*files, directory, &existing)?;
+        let header = SegmentHeader {
+            engine,
+            id: SegmentId(newest.0 + 1),
+            epoch: 1,
+            previous_crc: 0,
+            previous_segment: SegmentId(0),
+            previous_end: 0,
+            previous_sequence: CommitSequence::NONE,
+            synced: CommitSequence::NONE,
+        };
+        let segment = create_segment(&*files, directory, &header, options.broken)
+            .map_err(CreateFailure::into_error)?;
+        let segments = Segments::new(files.clone(), directory.to_owned());
+        segments.set_length(segment.id, SEGMENT_HEADER_BYTES);
+        let start = Start { segment, position: SEGMENT_HEADER_BYTES, header };
+        Ok(Self::start(files, directory.to_owned(), engine, options, start, segments))
+    }
+
+    /// Opens a log: replays the commits behind `applied` in their order, decides where the log
+    /// ends, and starts a new segment there. From then on it takes appends.
+    ///
+    /// # Errors
+    /// [`StorageError::Corruption`] where acknowledged commits are damaged or missing, naming
+    /// them; where a segment is missing; where the log is another engine's.
+    /// [`StorageError::UnknownFormat`] where a newer version wrote it. What `replay` answers, and
+    /// what the system says. In each case the log is as it was.
+    pub fn open(
+        files: Arc<dyn Files>,
+        directory: &Path,
+        engine: EngineId,
+        options: LogOptions,
+        applied: AppliedCommit,
+        replay: &mut dyn FnMut(ReplayedFrame<'_>) -> Result<(), StorageError>,
+    ) -> Result<(Self, RecoveredLog), StorageError> {
+        let found = RecoveredLog {
+            last: applied,
+            epoch: 0,
+            replayed_count: 0,
+            replayed_bytes: 0,
+            torn_bytes: 0,
+        };
+        let reader = FrameReader::new(FrameSeed::new(engine), options.broken);
+        let recovery = Recovery { files, directory, engine, options, applied, reader, found };
+        recovery.run(replay)
+    }
+
+    /// The log as it is once its newest segment can take frames.
+    fn start(
+        files: Arc<dyn Files>,
+        directory: PathBuf,
+        engine: EngineId,
+        options: LogOptions,
+        start: Start,
+        segments: Segments,
+    ) -> Self {
+        let Start { segment, position, header } = start;
+        let segment = Arc::new(segment);
+        let last_sequence = header.previous_sequence;
+        let progress = Progress::new(
+            last_sequence,
+            segment.clone(),
+            options.background_sync_bytes,
+            options.broken,
+        );
+        let writer = Writer {
+            segment,
+            position,
+            last_sequence,
+            last_crc: header.previous_crc,
+            epoch: header.epoch,
+            next_id: SegmentId(header.id.0 + 1),
+            must_leave: false,
+            placed_bytes: None,
+            unchecked_bytes: 0,
+            heads: Vec::new(),
+        };
+        let first_place = AppliedCommit {
+            sequence: CommitSequence::NONE,
+            segment: header.id,
+            position: SEGMENT_HEADER_BYTES,
+            frame_crc: 0,
+        };
+        Self {
+            files,
+            directory,
+            engine,
+            seed: FrameSeed::new(engine),
+            options,
+            first_place,
+            writer: Mutex::new(writer),
+            progress,
+            segments,
+        }
+    }
+}
+
+/// The segment that a log starts to write, and the place in it.
+struct Start {
+    segment: Segment,
+    position: u64,
+    header: SegmentHeader,
+}
+
+impl Recovery<'_> {
+    fn run(
+        mut self,
+        replay: &mut dyn FnMut(ReplayedFrame<'_>) -> Result<(), StorageError>,
+    ) -> Result<(CommitLog, RecoveredLog), StorageError> {
+        let ids = list_segments(&*self.files, self.directory)?;
+        let source = ChainSource {
+            files: &*self.files,
+            directory: self.directory,
+            engine: self.engine,
+            broken: self.options.broken,
+            reader: &self.reader,
+        };
+        let Chain { links: chain, epoch } = source.find(&ids, self.applied.segment)?;
+        let end = self.replay(&chain, replay)?;
+        self.found.last = end.last;
+        self.found.epoch = epoch.saturating_add(1);
+
+        let segments = Segments::new(self.files.clone(), self.directory.to_owned());
+        let chained: Vec<SegmentId> =
+            chain.iter().map(|link| link.segment.id).filter(|&id| id <= end.segment).collect();
+        let start = self.start_segment(&ids, chain, end)?;
+        let is_dead = |id: &&SegmentId| **id >= self.applied.segment && !chained.contains(id);
+        let dead: Vec<SegmentId> =
+            ids.iter().filter(is_dead).copied().filter(|&id| id != start.segment.id).collect();
+        remove_segments(&*self.files, self.directory, &dead)?;
+
+        for &id in ids.iter().filter(|id| !dead.contains(id)) {
+            let segment = Segment::open(&*self.files, self.directory, id)?;
+            segments.set_length(id, segment.length()?);
+        }
+        segments.set_length(start.segment.id, start.position);
+        let directory = self.directory.to_owned();
+        let log =
+            CommitLog::start(self.files, directory, self.engine, self.options, start, segments);
+        Ok((log, self.found))
+    }
+
+    /// R6 to R9: replays what counts, and says where the log ends.
+    fn replay(
+        &mut self,
+        chain: &[Link],
+        replay: &mut dyn FnMut(ReplayedFrame<'_>) -> Result<(), StorageError>,
+    ) -> Result<End, StorageError> {
+        let mut end = self.begin(chain)?;
+        for (index, link) in chain.iter().enumerate() {
+            let stop = link.end.filter(|_| !self.options.broken.breaks(Rule::R6SuccessorEnd));
+            let mut window = Window::new(&link.segment, stop.unwrap_or(u64::MAX))?;
+            let mut position = if index == 0 { end.position } else { SEGMENT_HEADER_BYTES };
+            self.check_joint(link, index, &end)?;
+            while let Some(counted) = self.reader.next(&mut window, position, &end.last)? {
+                replay(counted.frame)?;
+                let last = counted.frame.applied;
+                self.found.replayed_count += 1;
+                self.found.replayed_bytes += counted.end - position;
+                position = counted.end;
+                end = End { last, segment: link.segment.id, position };
+            }
+            // Also a file that is shorter than its successor says has lost something.
+            let is_whole = position == stop.unwrap_or_else(|| window.end().max(position));
+            if !is_whole {
+                self.judge(&chain[index..], position, &end)?;
+                return Ok(end);
+            }
+        }
+        Ok(end)
+    }
+
+    /// R8: the frame of the applied commit is where the index says; reading starts behind it.
+    fn begin(&mut self, chain: &[Link]) -> Result<End, StorageError> {
+        let applied = self.applied;
+        let first = &chain[0];
+        if applied.sequence == CommitSequence::NONE {
+            let crc = first.header.previous_crc;
+            let last = AppliedCommit { frame_crc: crc, ..applied };
+            return Ok(End { last, segment: applied.segment, position: SEGMENT_HEADER_BYTES });
+        }
+        let mut window = Window::new(&first.segment, first.end.unwrap_or(u64::MAX))?;
+        let head = self.reader.head(&mut window, applied.position)?;
+        let is_it = |header: &FrameHeader| {
+            header.sequence == applied.sequence && header.crc == applied.frame_crc
+        };
+        match head.filter(is_it) {
+            Some(header) => {
+                let frame_bytes = header.frame_bytes().expect("a head that checks is legal");
+                let position = applied.position + frame_bytes;
+                Ok(End { last: applied, segment: applied.segment, position })
+            }
+            None if self.options.broken.breaks(Rule::R8AppliedInLog) => {
+                let position = applied.position;
+                Ok(End { last: applied, segment: applied.segment, position })
+            }
+            None => {
+                let synced = self.synced_behind(chain, SEGMENT_HEADER_BYTES, applied.sequence)?;
+                let what = "the index knows commits that the log lost";
+                Err(lost(applied.sequence, synced, what))
+            }
+        }
+    }
+
+    /// A successor must go on where the frames before it end.
+    fn check_joint(&self, link: &Link, index: usize, end: &End) -> Result<(), StorageError> {
+        let header = &link.header;
+        let goes_on = header.previous_sequence == end.last.sequence
+            && header.previous_crc == end.last.frame_crc;
+        if index == 0 || goes_on {
+            return Ok(());
+        }
+        let what = "the header tells another end of the log than the frames before it";
+        Err(Corruption::in_segment(link.segment.id, 0, what).into())
+    }
+
+    /// R7: at the first frame that does not count, what lies at and behind it decides between a
+    /// torn tail, where the log ends, and damage to commits that were acknowledged.
+    fn judge(&mut self, rest: &[Link], position: u64, end: &End) -> Result<(), StorageError> {
+        for (index, link) in rest.iter().enumerate() {
+            let from = if index == 0 { position } else { SEGMENT_HEADER_BYTES };
+            let length = link.end.unwrap_or(u64::MAX).min(link.segment.length()?);
+            self.found.torn_bytes += length.saturating_sub(from);
+        }
+        if self.options.broken.breaks(Rule::R7LookBehind) {
+            return Ok(());
+        }
+        let first_lost = end.last.sequence.next();
+        let synced = self.synced_behind(rest, position, self.applied.sequence)?;
+        if synced >= first_lost {
+            return Err(lost(first_lost, synced, "they were synced and do not check"));
+        }
+        Ok(())
+    }
+
+    /// The highest commit that is proven to have been synced by `known`, a header, or a frame at
+    /// or behind a place.
+    fn synced_behind(
+        &self,
+        rest: &[Link],
+        position: u64,
+        known: CommitSequence,
+    ) -> Result<CommitSequence, StorageError> {
+        let mut synced =
+            rest.iter().map(|link| link.header.synced).fold(known, CommitSequence::max);
+        for (index, link) in rest.iter().enumerate() {
+            let mut from = if index == 0 { position } else { SEGMENT_HEADER_BYTES };
+            let end = link.end.unwrap_or(u64::MAX);
+            while let Some(frame) =
+                self.reader.find(&link.segment, from..end, |frame| frame.synced > synced)?
+            {
+                synced = frame.synced;
+                from = frame.position + 1;
+            }
+        }
+        Ok(synced)
+    }
+
+    /// R10: a new segment whose header tells where the log ends; all up to there is synced (R4).
+    fn start_segment(
+        &self,
+        ids: &[SegmentId],
+        chain: Vec<Link>,
+        end: End,
+    ) -> Result<Start, StorageError> {
+        let broken = self.options.broken;
+        let newest = match broken.breaks(Rule::W1SegmentIdOnce) {
+            true => chain.last().map(|link| link.segment.id),
+            false => ids.iter().max().copied(),
+        };
+        let header = SegmentHeader {
+            engine: self.engine,
+            id: SegmentId(newest.unwrap_or(self.applied.segment).0 + 1),
+            epoch: self.found.epoch,
+            previous_crc: end.last.frame_crc,
+            previous_segment: end.segment,
+            previous_end: end.position,
+            previous_sequence: end.last.sequence,
+            synced: end.last.sequence,
+        };
+        if broken.breaks(Rule::W3NewSegmentAtOpen) {
+            let current = chain.into_iter().find(|link| link.segment.id == end.segment);
+            let segment = current.expect("the log ends in a segment of it").segment;
+            return Ok(Start { segment, position: end.position, header });
+        }
+        let create = match broken.breaks(Rule::R10NewHeader) {
+            true => create_unsynced,
+            false => create_segment,
+        };
+        let segment = create(&*self.files, self.directory, &header, broken)
+            .map_err(CreateFailure::into_error)?;
+        Ok(Start { segment, position: SEGMENT_HEADER_BYTES, header })
+    }
+}
+
+fn lost(first: CommitSequence, last: CommitSequence, what: &'static str) -> StorageError {
+    Corruption { place: Place::Commits { first, last }, what }.into()
+}
+
+/// The segments in a directory, by id. Other files are none of ours.
+fn list_segments(files: &dyn Files, directory: &Path) -> Result<Vec<SegmentId>, StorageError> {
+    let names = files.list(directory);
+    let names = names.map_err(|error| StorageError::io("list", directory, error))?;
+    let mut ids: Vec<SegmentId> = names.iter().filter_map(|name| parse_file_name(name)).collect();
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+/// Removes files that hold nothing of the log, durably.
+fn remove_segments(
+    files: &dyn Files,
+    directory: &Path,
+    ids: &[SegmentId],
+) -> Result<(), StorageError> {
+    for &id in ids {
+        let path = directory.join(super::segment::file_name(id));
+        files.remove(&path).map_err(|error| StorageError::io("remove", &path, error))?;
+    }
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let synced = files.sync_directory(directory);
+    synced.map_err(|error| StorageError::io("sync the directory", directory, error))
+}

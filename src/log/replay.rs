@@ -1,0 +1,295 @@
+//! Reading frames back from a segment: which of them count (R6), and what the others prove (R7).
+//!
+//! Nothing here trusts a length before the checksum over it holds, and memory is bounded: a window
+//! on the file, and the head of one frame whose checksum holds.
+
+use std::ops::Range;
+
+use super::frame::{
+    FRAME_ALIGNMENT, FRAME_HEADER_BYTES, FrameHeader, FrameSeed, MIN_PAYLOAD_BYTES, PAYLOAD_CRC_AT,
+    PAYLOAD_SUMMED_FROM, table_entries,
+};
+use super::segment::Segment;
+use crate::error::{Corruption, StorageError};
+use crate::rules::{BrokenRules, Rule};
+use crate::types::{AppliedCommit, PayloadLocation};
+
+/// Bytes of a file that are looked at in one piece.
+const WINDOW_BYTES: usize = 256 * 1024;
+
+/// How many bytes may be summed in vain while looking for frames behind damage, beyond a multiple
+/// of the bytes to look through. Only bytes made for it, not damage, could take longer.
+const SCAN_ALLOWANCE_BYTES: u64 = 64 * 1024 * 1024;
+
+/// A commit that was read back from the log.
+#[derive(Debug, Clone, Copy)]
+pub struct ReplayedFrame<'a> {
+    /// Its number, and where its frame lies.
+    pub applied: AppliedCommit,
+    /// When it was formed.
+    pub append_time_ms: i64,
+    /// The encoded changes of the index.
+    pub write_batch: &'a [u8],
+    table: &'a [u8],
+    payloads_at: u64,
+}
+
+/// A record batch of a commit that was read back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplayedPayload {
+    /// Where it lies.
+    pub location: PayloadLocation,
+    /// Its CRC-32C.
+    pub crc: u32,
+}
+
+impl ReplayedFrame<'_> {
+    /// The record batches of the frame, in order. Each has been summed.
+    pub fn payloads(&self) -> impl Iterator<Item = ReplayedPayload> + '_ {
+        table_entries(self.table).scan(self.payloads_at, |position, (length_bytes, crc)| {
+            let segment = self.applied.segment;
+            let location = PayloadLocation { segment, position: *position, length_bytes };
+            *position += u64::from(length_bytes);
+            Some(ReplayedPayload { location, crc })
+        })
+    }
+}
+
+/// A frame that counts, and where the next one starts.
+pub(super) struct Counted<'a> {
+    pub(super) frame: ReplayedFrame<'a>,
+    pub(super) end: u64,
+}
+
+/// A part of a file in memory, moved over it on demand.
+pub(super) struct Window<'s> {
+    segment: &'s Segment,
+    /// What lies behind this is not there.
+    end: u64,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'s> Window<'s> {
+    /// A window on a segment up to `end`, or the end of the file if that comes first.
+    pub(super) fn new(segment: &'s Segment, end: u64) -> Result<Self, StorageError> {
+        let end = end.min(segment.length()?);
+        Ok(Self { segment, end, start: 0, bytes: Vec::new() })
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// The bytes of a place; `None` where it reaches beyond the end.
+    pub(super) fn get(
+        &mut self,
+        position: u64,
+        length: usize,
+    ) -> Result<Option<&[u8]>, StorageError> {
+        assert!(length <= WINDOW_BYTES, "larger things are read in pieces");
+        if position.checked_add(length as u64).is_none_or(|end| end > self.end) {
+            return Ok(None);
+        }
+        let behind = self.start + self.bytes.len() as u64;
+        if position < self.start || position + length as u64 > behind {
+            self.fill(position)?;
+            if self.bytes.len() < length {
+                return Ok(None);
+            }
+        }
+        let at = (position - self.start) as usize;
+        Ok(Some(&self.bytes[at..at + length]))
+    }
+
+    fn fill(&mut self, position: u64) -> Result<(), StorageError> {
+        let length = (self.end - position).min(WINDOW_BYTES as u64) as usize;
+        self.start = position;
+        self.bytes.resize(length, 0);
+        let found = self.segment.file.read_at(position, &mut self.bytes).map_err(|error| {
+            self.bytes.clear();
+            StorageError::io("read", &self.segment.path, error)
+        })?;
+        self.bytes.truncate(found);
+        Ok(())
+    }
+
+    /// Shows the bytes of a place piece by piece; `false` where it reaches beyond the end.
+    fn each_piece(
+        &mut self,
+        place: Range<u64>,
+        mut visit: impl FnMut(&[u8]),
+    ) -> Result<bool, StorageError> {
+        let mut position = place.start;
+        while position < place.end {
+            let length = (place.end - position).min(WINDOW_BYTES as u64) as usize;
+            let Some(piece) = self.get(position, length)? else { return Ok(false) };
+            visit(piece);
+            position += length as u64;
+        }
+        Ok(true)
+    }
+}
+
+/// Reads the frames of one log.
+#[derive(Debug)]
+pub(super) struct FrameReader {
+    seed: FrameSeed,
+    broken: BrokenRules,
+    /// Write batch and payload table of the frame that was read last.
+    head: Vec<u8>,
+}
+
+impl FrameReader {
+    pub(super) fn new(seed: FrameSeed, broken: BrokenRules) -> Self {
+        Self { seed, broken, head: Vec::new() }
+    }
+
+    /// The header at a place, if the head of the frame there checks: magic, segment, position,
+    /// lengths within the window's end, checksum.
+    pub(super) fn head(
+        &self,
+        window: &mut Window<'_>,
+        position: u64,
+    ) -> Result<Option<FrameHeader>, StorageError> {
+        let Some(header) = self.candidate(window, position)? else { return Ok(None) };
+        Ok(self.sum_holds(window, &header)?.then_some(header))
+    }
+
+    /// The header at a place, if all but the checksum holds.
+    fn candidate(
+        &self,
+        window: &mut Window<'_>,
+        position: u64,
+    ) -> Result<Option<FrameHeader>, StorageError> {
+        let (id, end) = (window.segment.id, window.end);
+        let Some(bytes) = window.get(position, FRAME_HEADER_BYTES)? else { return Ok(None) };
+        let bytes = bytes.try_into().expect("a whole header was asked for");
+        let Some(header) = FrameHeader::decode(bytes) else { return Ok(None) };
+        let is_its_place = header.position == position
+            && (header.segment == id || self.broken.breaks(Rule::W2SegmentInFrame));
+        let fits = header.frame_bytes().and_then(|bytes| position.checked_add(bytes));
+        Ok((is_its_place && fits.is_some_and(|behind| behind <= end)).then_some(header))
+    }
+
+    fn sum_holds(
+        &self,
+        window: &mut Window<'_>,
+        header: &FrameHeader,
+    ) -> Result<bool, StorageError> {
+        let position = header.position;
+        let Some(bytes) = window.get(position, FRAME_HEADER_BYTES)? else { return Ok(false) };
+        let mut sum = self.seed.sum_header(bytes.try_into().expect("a whole header"));
+        let rest = position + FRAME_HEADER_BYTES as u64..position + header.head_bytes();
+        let is_whole = window.each_piece(rest, |piece| sum = crc32c::crc32c_append(sum, piece))?;
+        Ok(is_whole && sum == header.crc)
+    }
+
+    /// The frame at a place, if it counts as the one behind `last` (R6).
+    pub(super) fn next(
+        &mut self,
+        window: &mut Window<'_>,
+        position: u64,
+        last: &AppliedCommit,
+    ) -> Result<Option<Counted<'_>>, StorageError> {
+        let Some(header) = self.head(window, position)? else { return Ok(None) };
+        let follows =
+            header.sequence == last.sequence.next() && header.previous_crc == last.frame_crc;
+        if !follows || !self.load_head(window, &header)? {
+            return Ok(None);
+        }
+        let (write_batch, table) = self.head.split_at(header.write_batch_bytes as usize);
+        let payloads_at = position + header.head_bytes();
+        if !self.payloads_hold(window, table, payloads_at, header.payload_bytes)? {
+            return Ok(None);
+        }
+        let frame_bytes = header.frame_bytes().expect("a head that checks has legal lengths");
+        let applied = AppliedCommit {
+            sequence: header.sequence,
+            segment: window.segment.id,
+            position,
+            frame_crc: header.crc,
+        };
+        let append_time_ms = header.append_time_ms;
+        let frame = ReplayedFrame { applied, append_time_ms, write_batch, table, payloads_at };
+        Ok(Some(Counted { frame, end: position + frame_bytes }))
+    }
+
+    /// Takes write batch and table into memory. REQUIRES: the head's checksum holds, so the file
+    /// really has as many bytes as the lengths say.
+    fn load_head(
+        &mut self,
+        window: &mut Window<'_>,
+        header: &FrameHeader,
+    ) -> Result<bool, StorageError> {
+        self.head.clear();
+        let start = header.position + FRAME_HEADER_BYTES as u64;
+        let end = header.position + header.head_bytes();
+        window.each_piece(start..end, |piece| self.head.extend_from_slice(piece))
+    }
+
+    /// Whether every payload has the length and the checksum that the table tells.
+    fn payloads_hold(
+        &self,
+        window: &mut Window<'_>,
+        table: &[u8],
+        payloads_at: u64,
+        payload_bytes: u64,
+    ) -> Result<bool, StorageError> {
+        let sum: u64 = table_entries(table).map(|(length, _)| u64::from(length)).sum();
+        if sum != payload_bytes {
+            return Ok(false);
+        }
+        if self.broken.breaks(Rule::W2PayloadTable) {
+            return Ok(true);
+        }
+        let mut position = payloads_at;
+        for (length, crc) in table_entries(table) {
+            let end = position + u64::from(length);
+            let Some(start) = window.get(position, MIN_PAYLOAD_BYTES.min(length as usize))? else {
+                return Ok(false);
+            };
+            if start.len() < MIN_PAYLOAD_BYTES || start[PAYLOAD_CRC_AT] != crc.to_be_bytes() {
+                return Ok(false);
+            }
+            let mut found = 0;
+            let summed = position + PAYLOAD_SUMMED_FROM..end;
+            let is_whole =
+                window.each_piece(summed, |piece| found = crc32c::crc32c_append(found, piece))?;
+            if !is_whole || found != crc {
+                return Ok(false);
+            }
+            position = end;
+        }
+        Ok(true)
+    }
+
+    /// The first frame in a place that is wanted and whose head checks. Frames are looked for at
+    /// every position that is legal for one, since what lies in between cannot be trusted.
+    pub(super) fn find(
+        &self,
+        segment: &Segment,
+        place: Range<u64>,
+        mut wanted: impl FnMut(&FrameHeader) -> bool,
+    ) -> Result<Option<FrameHeader>, StorageError> {
+        let mut window = Window::new(segment, place.end)?;
+        // One of its own, so that a look at a large head does not move the one that goes through.
+        let mut head_window = Window::new(segment, place.end)?;
+        let mut position = place.start.next_multiple_of(FRAME_ALIGNMENT);
+        let length = window.end.saturating_sub(position);
+        let mut allowance = SCAN_ALLOWANCE_BYTES + length.saturating_mul(4);
+        while position + FRAME_HEADER_BYTES as u64 <= window.end {
+            if let Some(header) = self.candidate(&mut window, position)?.filter(&mut wanted) {
+                if self.sum_holds(&mut head_window, &header)? {
+                    return Ok(Some(header));
+                }
+                allowance = allowance.checked_sub(header.head_bytes()).ok_or_else(|| {
+                    let what = "too many places behind it look like a frame and are none";
+                    Corruption::in_segment(segment.id, place.start, what)
+                })?;
+            }
+            position += FRAME_ALIGNMENT;
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,275 @@
+//! Which commits are written, which are synced, and the one sync that runs at a time.
+//!
+//! INVARIANT (W5): `synced` is the last sequence that was written before a sync began which
+//! covered every segment with an unsynced frame. Headers and names of segments are durable before
+//! their first frame (W3), so syncing the files is enough.
+//!
+//! INVARIANT (W7): one fdatasync runs at a time, on the descriptor that wrote, and its result
+//! belongs to all who wait. After one failure no sync succeeds any more: the log is halted.
+//!
+//! Who wants something synced leads if no sync runs, and else waits for the one that does. A
+//! leader holds no lock while it syncs, so appends go on.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use super::segment::Segment;
+use crate::error::StorageError;
+use crate::io::is_disk_full;
+use crate::rules::{BrokenRules, Rule};
+use crate::types::CommitSequence;
+
+/// A place in the order of commits, and the bytes of frames up to it since the log was opened.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    sequence: CommitSequence,
+    bytes: u64,
+}
+
+/// A segment that may hold unsynced frames.
+#[derive(Debug, Clone)]
+struct Unsynced {
+    segment: Arc<Segment>,
+    /// The last commit in it, once the writer has left it.
+    left_after: Option<CommitSequence>,
+}
+
+#[derive(Debug)]
+struct State {
+    written: Mark,
+    synced: Mark,
+    /// Oldest first; the last one is being written.
+    unsynced: VecDeque<Unsynced>,
+    running: bool,
+    waiting_count: usize,
+    stopping: bool,
+    halted: Option<Arc<StorageError>>,
+}
+
+/// The state of writing and syncing, shared by the committer and all who wait for a sync.
+#[derive(Debug)]
+pub(super) struct Progress {
+    state: Mutex<State>,
+    /// Told when a sync ends, when one is due in the background, at a halt, and at the end.
+    changed: Condvar,
+    // Copies of `state`, for readers that must not wait. SeqCst: they are read once a group.
+    written: AtomicU64,
+    synced: AtomicU64,
+    is_halted: AtomicBool,
+    background_sync_bytes: u64,
+    broken: BrokenRules,
+}
+
+impl Progress {
+    /// The state after opening, when all that was found is synced.
+    pub(super) fn new(
+        last: CommitSequence,
+        current: Arc<Segment>,
+        background_sync_bytes: u64,
+        broken: BrokenRules,
+    ) -> Self {
+        let mark = Mark { sequence: last, bytes: 0 };
+        let state = State {
+            written: mark,
+            synced: mark,
+            unsynced: VecDeque::from([Unsynced { segment: current, left_after: None }]),
+            running: false,
+            waiting_count: 0,
+            stopping: false,
+            halted: None,
+        };
+        Self {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            written: AtomicU64::new(last.0),
+            synced: AtomicU64::new(last.0),
+            is_halted: AtomicBool::new(false),
+            background_sync_bytes,
+            broken,
+        }
+    }
+
+    pub(super) fn written(&self) -> CommitSequence {
+        CommitSequence(self.written.load(Ordering::SeqCst))
+    }
+
+    pub(super) fn synced(&self) -> CommitSequence {
+        CommitSequence(self.synced.load(Ordering::SeqCst))
+    }
+
+    pub(super) fn written_bytes(&self) -> u64 {
+        self.state.lock().written.bytes
+    }
+
+    pub(super) fn unsynced_bytes(&self) -> u64 {
+        self.state.lock().unsynced_bytes()
+    }
+
+    pub(super) fn waiting_count(&self) -> usize {
+        self.state.lock().waiting_count
+    }
+
+    /// Fails once the log is halted.
+    pub(super) fn check_running(&self) -> Result<(), StorageError> {
+        if self.is_halted.load(Ordering::SeqCst) { self.state.lock().check() } else { Ok(()) }
+    }
+
+    /// Stops all writes; the first cause is kept.
+    pub(super) fn halt(&self, cause: StorageError) {
+        self.halt_in(&mut self.state.lock(), cause);
+    }
+
+    fn halt_in(&self, state: &mut State, cause: StorageError) {
+        state.halted.get_or_insert_with(|| Arc::new(cause));
+        self.is_halted.store(true, Ordering::SeqCst);
+        self.changed.notify_all();
+    }
+
+    /// Tells that frames up to `last` are in the newest segment's file.
+    pub(super) fn add_written(&self, last: CommitSequence, frame_bytes: u64) {
+        let mut state = self.state.lock();
+        assert!(last > state.written.sequence, "the committer writes in order");
+        state.written = Mark { sequence: last, bytes: state.written.bytes + frame_bytes };
+        self.written.store(last.0, Ordering::SeqCst);
+        if state.unsynced_bytes() >= self.background_sync_bytes && !state.running {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Tells that the writer has left its segment for a new one, whose header is durable. What is
+    /// unsynced in the old one stays to be synced before anything later counts as synced (W6).
+    pub(super) fn add_segment(&self, segment: Arc<Segment>) {
+        let mut state = self.state.lock();
+        let left_after = state.written.sequence;
+        let left = state.unsynced.back_mut().expect("one segment is always being written");
+        left.left_after = Some(left_after);
+        if left_after <= state.synced.sequence {
+            state.unsynced.pop_back();
+        }
+        state.unsynced.push_back(Unsynced { segment, left_after: None });
+    }
+
+    /// Returns when `through` is synced.
+    pub(super) fn sync(&self, through: CommitSequence) -> Result<(), StorageError> {
+        self.sync_until(|state| {
+            assert!(through <= state.written.sequence, "only written commits can be synced");
+            state.synced.sequence >= through
+        })
+    }
+
+    /// Returns when at most this many bytes are unsynced.
+    pub(super) fn sync_down_to(&self, unsynced_bytes: u64) -> Result<(), StorageError> {
+        self.sync_until(|state| state.unsynced_bytes() <= unsynced_bytes)
+    }
+
+    fn sync_until(&self, is_done: impl Fn(&State) -> bool) -> Result<(), StorageError> {
+        let mut state = self.state.lock();
+        loop {
+            if is_done(&state) {
+                return Ok(());
+            }
+            state.check()?;
+            if state.running && !self.broken.breaks(Rule::W7OneSyncAtATime) {
+                self.wait(&mut state);
+            } else {
+                self.lead(&mut state)?;
+            }
+        }
+    }
+
+    /// Syncs one segment alone, when no other sync runs. `synced` does not rise by it.
+    pub(super) fn sync_alone(&self, segment: &Segment) -> Result<(), StorageError> {
+        let mut state = self.state.lock();
+        while state.running {
+            self.wait(&mut state);
+        }
+        state.check()?;
+        state.running = true;
+        let result = MutexGuard::unlocked(&mut state, || segment.sync());
+        self.end(&mut state, &result);
+        result
+    }
+
+    /// Syncs in the background (W8) until the log is halted or [`Self::stop_background`] is called.
+    pub(super) fn run_background(&self) {
+        let mut state = self.state.lock();
+        while !state.stopping && state.halted.is_none() {
+            if state.running || state.unsynced_bytes() < self.background_sync_bytes {
+                self.changed.wait(&mut state);
+            } else if self.lead(&mut state).is_err() {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn stop_background(&self) {
+        self.state.lock().stopping = true;
+        self.changed.notify_all();
+    }
+
+    fn wait(&self, state: &mut MutexGuard<'_, State>) {
+        state.waiting_count += 1;
+        self.changed.wait(state);
+        state.waiting_count -= 1;
+    }
+
+    /// Runs one sync of all that is written.
+    fn lead(&self, state: &mut MutexGuard<'_, State>) -> Result<(), StorageError> {
+        state.running = true;
+        let mut mark = state.written;
+        let skipped = match self.broken.breaks(Rule::W5SyncCoversAll) {
+            true => state.unsynced.len() - 1,
+            false => 0,
+        };
+        let targets: Vec<_> = state.unsynced.iter().skip(skipped).cloned().collect();
+        let result = MutexGuard::unlocked(state, || {
+            targets.iter().try_for_each(|target| target.segment.sync())
+        });
+        if self.broken.breaks(Rule::W5SyncedBeforeBegin) {
+            mark = state.written;
+        }
+        if result.is_ok() && mark.sequence > state.synced.sequence {
+            state.synced = mark;
+            self.synced.store(mark.sequence.0, Ordering::SeqCst);
+            // One that was left meanwhile may have got frames behind the mark: it stays.
+            state.unsynced.retain(|one| one.left_after.is_none_or(|last| last > mark.sequence));
+        }
+        self.end(state, &result);
+        result
+    }
+
+    /// Ends a sync: any error of it halts (E2), and all who wait are told.
+    fn end(&self, state: &mut State, result: &Result<(), StorageError>) {
+        state.running = false;
+        match result {
+            Err(cause) if !self.forgives(cause) => self.halt_in(state, cause.clone()),
+            _ => {
+                self.changed.notify_all();
+            }
+        }
+    }
+
+    /// Whether a broken rule lets the log go on after this failure of a sync.
+    fn forgives(&self, cause: &StorageError) -> bool {
+        let is_full =
+            matches!(cause, StorageError::Io { source, .. } if is_disk_full(source.as_ref()));
+        self.broken.breaks(Rule::W7FailureIsFinal)
+            || is_full && self.broken.breaks(Rule::E2SyncErrorHalts)
+    }
+}
+
+impl State {
+    fn unsynced_bytes(&self) -> u64 {
+        self.written.bytes - self.synced.bytes
+    }
+
+    fn check(&self) -> Result<(), StorageError> {
+        match &self.halted {
+            Some(cause) => Err(StorageError::Halted { cause: cause.clone() }),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Tests of single frames: which bytes count as one, and that nothing else does.
+
+use std::path::Path;
+
+use bytes::Bytes;
+
+use super::frame::FrameSeed;
+use super::replay::{FrameReader, Window};
+use super::segment::{SEGMENT_HEADER_BYTES, Segment};
+use super::{CommitLog, LogOptions, NewFrame, Payload, frame_layout, fuzz};
+use crate::io::SimulatedDisk;
+use crate::rules::BrokenRules;
+use crate::types::{AppliedCommit, CommitSequence, EngineId, SegmentId};
+
+const ENGINE: EngineId = EngineId(0x0123_4567_89ab_cdef);
+const START: usize = SEGMENT_HEADER_BYTES as usize;
+
+fn batch(length: usize) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..length).map(|at| at as u8).collect();
+    let crc = crc32c::crc32c(&bytes[21..]);
+    bytes[17..21].copy_from_slice(&crc.to_be_bytes());
+    bytes
+}
+
+/// A segment of one frame, with the place before it.
+fn segment(write_batch: &[u8], batches: &[Vec<u8>]) -> (SimulatedDisk, AppliedCommit, Vec<u8>) {
+    let disk = SimulatedDisk::new(1);
+    let directory = Path::new("/log");
+    let log = CommitLog::create(disk.process(), directory, ENGINE, LogOptions::default()).unwrap();
+    let payload = |bytes: &Vec<u8>| Payload {
+        head: Bytes::new(),
+        body: Bytes::copy_from_slice(bytes),
+        crc: crc32c::crc32c(&bytes[21..]),
+    };
+    let payloads: Vec<Payload> = batches.iter().map(payload).collect();
+    let payload_bytes = batches.iter().map(|batch| batch.len() as u64).sum();
+    let layout = frame_layout(write_batch.len(), payloads.len(), payload_bytes);
+    log.place_group(layout.frame_bytes, false).unwrap();
+    let sequence = CommitSequence(1);
+    let frame =
+        NewFrame { sequence, append_time_ms: 1_700_000_000_000, write_batch, payloads: &payloads };
+    log.append_group(&[frame]).unwrap();
+    let bytes = disk.contents(Path::new("/log/00000000000000000001.log")).unwrap();
+    assert_eq!(bytes.len(), START + layout.frame_bytes as usize);
+    (disk, log.first_place(), bytes)
+}
+
+fn counts(disk: &SimulatedDisk, last: &AppliedCommit, bytes: Vec<u8>) -> bool {
+    disk.tamper(Path::new("/log/00000000000000000001.log"), |file| *file = bytes);
+    let segment = Segment::open(disk, Path::new("/log"), SegmentId(1)).unwrap();
+    let mut reader = FrameReader::new(FrameSeed::new(ENGINE), BrokenRules::NONE);
+    let mut window = Window::new(&segment, u64::MAX).unwrap();
+    reader.next(&mut window, SEGMENT_HEADER_BYTES, last).unwrap().is_some()
+}
+
+#[test]
+fn a_frame_has_the_bytes_that_are_drawn() {
+    let (.., bytes) = segment(b"changes", &[batch(61), batch(70)]);
+    let mut expected = b"tlf\x01".to_vec();
+    expected.extend([0x41, 0x4c, 0x65, 0x95]);
+    expected.extend(1u64.to_le_bytes());
+    expected.extend(0u64.to_le_bytes());
+    expected.extend(1u64.to_le_bytes());
+    expected.extend(4096u64.to_le_bytes());
+    expected.extend(1_700_000_000_000i64.to_le_bytes());
+    expected.extend(131u64.to_le_bytes());
+    expected.extend([0, 0, 0, 0, 7, 0, 0, 0, 2, 0, 0, 0]);
+    expected.extend(b"changes");
+    expected.extend(61u32.to_le_bytes());
+    expected.extend(batch(61)[17..21].iter().rev());
+    expected.extend(70u32.to_le_bytes());
+    expected.extend(batch(70)[17..21].iter().rev());
+    expected.extend(batch(61));
+    expected.extend(batch(70));
+    expected.extend([0, 0]);
+    assert_eq!(expected.len() % 8, 0);
+    assert_eq!(bytes[START..], expected);
+}
+
+#[test]
+fn a_frame_that_is_cut_anywhere_does_not_count() {
+    let (disk, last, bytes) = segment(b"changes", &[batch(61), batch(70)]);
+    assert!(counts(&disk, &last, bytes.clone()));
+    for length in START..bytes.len() {
+        assert!(!counts(&disk, &last, bytes[..length].to_vec()), "cut at {length}");
+    }
+}
+
+#[test]
+fn one_wrong_bit_in_any_field_and_a_frame_does_not_count() {
+    let batches = [batch(61), batch(70)];
+    let (disk, last, bytes) = segment(b"changes", &batches);
+    let payloads_at = START + frame_layout(7, 2, 0).payloads_at as usize;
+    // Base offset, length, leader epoch and magic of a batch are the index's, and padding nobody's.
+    let free = [
+        payloads_at..payloads_at + 17,
+        payloads_at + 61..payloads_at + 61 + 17,
+        payloads_at + 131..bytes.len(),
+    ];
+    for at in START..bytes.len() {
+        for bit in 0..8 {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 1 << bit;
+            let is_free = free.iter().any(|place| place.contains(&at));
+            assert_eq!(counts(&disk, &last, bytes), is_free, "byte {at} bit {bit}");
+        }
+    }
+}
+
+#[test]
+fn a_frame_counts_only_behind_the_one_that_it_names() {
+    let (disk, last, bytes) = segment(b"changes", &[]);
+    for other in [
+        AppliedCommit { sequence: CommitSequence(1), ..last },
+        AppliedCommit { frame_crc: 1, ..last },
+    ] {
+        assert!(!counts(&disk, &other, bytes.clone()));
+    }
+    assert!(counts(&disk, &last, bytes));
+}
+
+#[test]
+fn arbitrary_bytes_neither_panic_nor_count_by_accident() {
+    let (.., bytes) = segment(b"changes", &[batch(61)]);
+    let frame = &bytes[START..];
+    assert!(fuzz::decode_frame(frame), "a frame whose ties are mended counts");
+    assert!(!fuzz::decode_frame(&[]));
+    for seed in 0..300u64 {
+        let mut random = seed;
+        let mut next = || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) as usize
+        };
+        let mut data: Vec<u8> = frame.iter().chain(frame).chain(frame).copied().collect();
+        for _ in 0..next() % 6 {
+            let at = next() % data.len();
+            data[at] = next() as u8;
+        }
+        data.truncate(next() % (data.len() + 1));
+        fuzz::decode_frame(&data);
+        for mode in 0..3 {
+            data.insert(0, mode);
+            fuzz::replay_segment(&data);
+            data.remove(0);
+        }
+    }
+}
+
+#[test]
+fn bytes_made_to_look_like_many_frames_do_not_take_forever() {
+    // A header every 72 bytes that claims all that follows: each must be summed to be refused.
+    let mut data = vec![0u8];
+    data[0] = 1;
+    let count = 4_000u64;
+    for at in 0..count {
+        let mut header = [0u8; 72];
+        header[0..4].copy_from_slice(b"tlf\x01");
+        header[16..24].copy_from_slice(&u64::MAX.to_le_bytes());
+        header[24..32].copy_from_slice(&1u64.to_le_bytes());
+        header[32..40].copy_from_slice(&(SEGMENT_HEADER_BYTES + at * 72).to_le_bytes());
+        let rest = (count - at) * 72 - 72;
+        header[60..64].copy_from_slice(&(rest as u32).to_le_bytes());
+        data.extend(header);
+    }
+    fuzz::replay_segment(&data);
+}
