@@ -1,0 +1,85 @@
+//! The frame that a change plans: its write batch, and the record batches that the write batch points to.
+
+use crate::keyspace::BatchEntry;
+use crate::log::{FrameLayout, Payload, frame_layout};
+use crate::types::{CommitSequence, PayloadLocation, SegmentId, TimestampMs};
+use crate::write_batch::{Family, ValueAt, WriteBatch};
+
+/// When a commit is made.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    /// The number that the commit gets if it is planned.
+    pub sequence: CommitSequence,
+    /// The engine's clock when its group was formed.
+    pub append_time: TimestampMs,
+}
+
+/// A frame before it has its place in the log.
+#[derive(Debug)]
+pub struct FramePlan {
+    /// The changes of the index.
+    pub write_batch: WriteBatch,
+    moment: Moment,
+    payloads: Vec<Payload>,
+    payload_bytes: u64,
+    entries: Vec<ValueAt>,
+}
+
+impl FramePlan {
+    /// A frame without changes.
+    #[must_use]
+    pub fn new(moment: Moment) -> Self {
+        Self {
+            write_batch: WriteBatch::new(),
+            moment,
+            payloads: Vec::new(),
+            payload_bytes: 0,
+            entries: Vec::new(),
+        }
+    }
+
+    /// Adds a record batch with the entry that points to it. Segment and position of the entry
+    /// are filled in once the frame has its place.
+    pub fn add_batch(&mut self, key: &[u8], entry: &BatchEntry, payload: Payload) {
+        let length_bytes = (payload.head.len() + payload.body.len()) as u64;
+        assert!(length_bytes == u64::from(entry.location.length_bytes));
+        self.entries.push(self.write_batch.put(Family::Batches, key, &entry.encode()));
+        self.payload_bytes += length_bytes;
+        self.payloads.push(payload);
+    }
+
+    /// When it is made.
+    #[must_use]
+    pub fn moment(&self) -> Moment {
+        self.moment
+    }
+
+    /// The record batches, in their order.
+    #[must_use]
+    pub fn payloads(&self) -> &[Payload] {
+        &self.payloads
+    }
+
+    /// How long the frame is, and where in it the record batches start.
+    #[must_use]
+    pub fn layout(&self) -> FrameLayout {
+        let write_batch_bytes = self.write_batch.encoded().len();
+        frame_layout(write_batch_bytes, self.payloads.len(), self.payload_bytes)
+    }
+
+    /// Gives the frame its place, and every entry the place of its record batch.
+    pub fn place(&mut self, segment: SegmentId, position: u64) {
+        let mut at = position + self.layout().payloads_at;
+        for (payload, entry) in self.payloads.iter().zip(&self.entries) {
+            let location = BatchEntry::encode_location(segment, at);
+            self.write_batch.patch(*entry, BatchEntry::LOCATION_AT, &location);
+            at += (payload.head.len() + payload.body.len()) as u64;
+        }
+    }
+}
+
+/// A location that [`FramePlan::place`] fills in.
+#[must_use]
+pub fn unplaced(length_bytes: u32) -> PayloadLocation {
+    PayloadLocation { segment: SegmentId(0), position: 0, length_bytes }
+}

@@ -1,0 +1,118 @@
+//! The second stage: commits that are published and wait to be synced.
+//!
+//! Whoever leads a sync answers every commit that it covers. Several may lead at once: the log
+//! lets one sync run at a time, and the others get its result where it covers them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::queue::Queued;
+use super::{Effects, Outcome};
+use crate::types::CommitSequence;
+
+#[derive(Default)]
+pub(super) struct SyncStage {
+    waiting: Mutex<Waiting>,
+    wanted: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    commits: VecDeque<Unsynced>,
+    wanted: bool,
+    closed: bool,
+}
+
+pub(super) struct Unsynced {
+    pub(super) queued: Queued,
+    pub(super) sequence: CommitSequence,
+}
+
+impl SyncStage {
+    /// REQUIRES: pushed in the order of sequences, by the committer.
+    pub(super) fn push(&self, commit: Unsynced) {
+        self.waiting.lock().commits.push_back(commit);
+    }
+
+    pub(super) fn is_waited_for(&self) -> bool {
+        !self.waiting.lock().commits.is_empty()
+    }
+
+    pub(super) fn wake(&self) {
+        let mut waiting = self.waiting.lock();
+        if !waiting.wanted {
+            waiting.wanted = true;
+            drop(waiting);
+            self.wanted.notify_one();
+        }
+    }
+
+    pub(super) fn close(&self) {
+        self.waiting.lock().closed = true;
+        self.wanted.notify_one();
+    }
+
+    /// Syncs up to the newest commit that waits, and answers all that are covered.
+    pub(super) fn drive(&self, effects: &impl Effects) {
+        let newest = self.waiting.lock().commits.back().map(|commit| commit.sequence);
+        match newest {
+            Some(newest) => self.sync_and_answer(effects, newest),
+            // Another leader took the commits and is about to answer them.
+            None => std::thread::yield_now(),
+        }
+    }
+
+    pub(super) fn run(&self, effects: &impl Effects) {
+        let mut waiting = self.waiting.lock();
+        while !waiting.closed {
+            if !waiting.wanted {
+                self.wanted.wait(&mut waiting);
+                continue;
+            }
+            waiting.wanted = false;
+            drop(waiting);
+            if effects.halted().is_none() || self.is_waited_for() {
+                self.sync_and_answer(effects, effects.last_written());
+            }
+            waiting = self.waiting.lock();
+        }
+    }
+
+    fn sync_and_answer(&self, effects: &impl Effects, through: CommitSequence) {
+        match effects.sync(through) {
+            Ok(()) => {
+                let synced = effects.synced();
+                self.answer_while(
+                    |commit| commit.sequence <= synced,
+                    |commit| Outcome::Committed { sequence: commit.sequence },
+                );
+                effects.after_progress();
+            }
+            Err(error) => {
+                effects.halt(&error);
+                self.answer_while(|_| true, |_| Outcome::Unknown(error.clone()));
+            }
+        }
+    }
+
+    fn answer_while(
+        &self,
+        covered: impl Fn(&Unsynced) -> bool,
+        outcome: impl Fn(&Unsynced) -> Outcome,
+    ) {
+        loop {
+            let mut waiting = self.waiting.lock();
+            if !waiting.commits.front().is_some_and(&covered) {
+                return;
+            }
+            let Some(commit) = waiting.commits.pop_front() else { return };
+            drop(waiting);
+            let outcome = outcome(&commit);
+            let progress = Arc::clone(&commit.queued.progress);
+            commit.queued.change.answer(outcome);
+            progress.answered();
+        }
+    }
+}
