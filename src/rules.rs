@@ -31,7 +31,7 @@ pub enum Rule {
     W8Bound,
     /// The log is not synced before the store is flushed.
     S4SyncFirst,
-    /// Commits between the log's sync and the flush are in the flush.
+    /// The log is synced before the committer is held: commits that come between are flushed.
     S4CutUnderLock,
     /// After a store error the engine goes on.
     S6HaltOnStoreError,

@@ -1,0 +1,70 @@
+//! What is known about cleaning while the engine is open: who runs, who has paused it, what cannot be cleaned.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::error::StorageError;
+use crate::types::PartitionId;
+
+/// The cleaner's state beside the index; nothing of it has to survive.
+#[derive(Debug, Default)]
+pub struct Cleaning {
+    running: Mutex<()>,
+    pauses: AtomicU32,
+    failures: Mutex<BTreeMap<PartitionId, StorageError>>,
+}
+
+impl Cleaning {
+    /// Waits for the pass that runs, and keeps any other from running. One at a time, so that a
+    /// pass knows that nobody else rewrites what it has read.
+    pub fn run(&self) -> MutexGuard<'_, ()> {
+        self.running.lock()
+    }
+
+    /// Keeps passes from running until [`Cleaning::resume`] was called as often, and waits until
+    /// the one that runs has stopped, between two of its commits.
+    pub fn pause(&self) {
+        self.pauses.fetch_add(1, Ordering::SeqCst);
+        drop(self.running.lock());
+    }
+
+    /// Takes back one [`Cleaning::pause`].
+    pub fn resume(&self) {
+        let before = self.pauses.fetch_sub(1, Ordering::SeqCst);
+        assert!(before > 0, "each pause is taken back once");
+    }
+
+    /// Whether passes are kept from running.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.pauses.load(Ordering::SeqCst) > 0
+    }
+
+    /// Notes how the last pass over a partition ended.
+    pub fn note(&self, partition: PartitionId, failure: Option<StorageError>) {
+        let mut failures = self.failures.lock();
+        match failure {
+            Some(failure) => failures.insert(partition, failure),
+            None => failures.remove(&partition),
+        };
+    }
+
+    /// Why a partition could not be cleaned when that was last tried.
+    #[must_use]
+    pub fn failure(&self, partition: PartitionId) -> Option<StorageError> {
+        self.failures.lock().get(&partition).cloned()
+    }
+
+    /// Forgets the failures of partitions that are not to be cleaned any more.
+    pub fn keep(&self, is_cleaned: impl Fn(PartitionId) -> bool) {
+        self.failures.lock().retain(|partition, _| is_cleaned(*partition));
+    }
+
+    /// How many partitions could not be cleaned.
+    #[must_use]
+    pub fn failure_count(&self) -> u64 {
+        self.failures.lock().len() as u64
+    }
+}

@@ -1,0 +1,248 @@
+//! What every operation borrows: the commit queue over log and store, the catalog, clock, limits and counters.
+
+mod batches;
+mod cleaning;
+mod pipeline;
+mod prefix;
+mod span;
+mod touched;
+
+pub use batches::{Located, locate, read_batch, read_batches, read_batches_into, visit};
+pub use cleaning::Cleaning;
+pub use pipeline::{CutLimits, FLUSH_POLL, Pipeline};
+pub use prefix::Prefix;
+pub use span::Span;
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::catalog::{Catalog, Partition};
+use crate::clock::Clock;
+use crate::commit::{Change, CommitQueue, Effects, Outcome, Promise, QueueLimits, Ticket};
+use crate::config::EngineConfig;
+use crate::error::StorageError;
+use crate::io::LockGuard;
+use crate::keyspace::Session;
+use crate::metrics::Metrics;
+use crate::rules::Rule;
+use crate::store::Read;
+use crate::types::{PartitionId, TopicId, Visibility, Watermarks};
+
+/// An open engine, as its operations see it.
+pub struct Shared {
+    /// Log and store, and what a commit does to them.
+    pub pipeline: Arc<Pipeline>,
+    /// The way in for every change.
+    pub queue: CommitQueue<Arc<Pipeline>>,
+    /// The topics and partitions that exist.
+    pub catalog: Catalog,
+    /// Where time comes from.
+    pub clock: Arc<dyn Clock>,
+    /// Limits, each with its name.
+    pub config: EngineConfig,
+    /// This life of the engine.
+    pub session: Session,
+    /// The partition id that is given next; the committer's.
+    pub next_partition_id: Mutex<PartitionId>,
+    /// What is known about cleaning while the engine is open.
+    pub cleaning: Cleaning,
+    /// Random bits for topic ids, seeded once.
+    pub random: Mutex<Random>,
+    /// The directories' locks, held until the engine is closed.
+    locks: Mutex<Vec<Box<dyn LockGuard>>>,
+}
+
+/// What [`Shared::new`] is made of.
+pub struct Parts {
+    /// Log and store.
+    pub pipeline: Pipeline,
+    /// The topics and partitions that exist.
+    pub catalog: Catalog,
+    /// Where time comes from.
+    pub clock: Arc<dyn Clock>,
+    /// Limits.
+    pub config: EngineConfig,
+    /// This life of the engine.
+    pub session: Session,
+    /// The partition id that is given next.
+    pub next_partition_id: PartitionId,
+    /// The seed of random ids.
+    pub seed: u64,
+    /// The directories' locks.
+    pub locks: Vec<Box<dyn LockGuard>>,
+}
+
+impl Shared {
+    /// An engine with an empty queue.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        let pipeline = Arc::new(parts.pipeline);
+        let limits = QueueLimits {
+            queue_bytes: parts.config.commit_queue_bytes,
+            group_bytes: parts.config.commit_group_bytes,
+        };
+        Self {
+            queue: CommitQueue::new(Arc::clone(&pipeline), limits),
+            pipeline,
+            catalog: parts.catalog,
+            clock: parts.clock,
+            config: parts.config,
+            session: parts.session,
+            next_partition_id: Mutex::new(parts.next_partition_id),
+            cleaning: Cleaning::default(),
+            random: Mutex::new(Random::new(parts.seed)),
+            locks: Mutex::new(parts.locks),
+        }
+    }
+
+    /// The four offsets of a partition. Two calls, for two partitions, agree about every commit
+    /// that the first one saw.
+    #[must_use]
+    pub fn watermarks(&self, partition: &Partition, visibility: Visibility) -> Watermarks {
+        let _publication = self.pipeline.publication.read();
+        partition.cell().watermarks(visibility, self.pipeline.log.synced())
+    }
+
+    /// The index as it was between two publications, so that it agrees with every watermark that
+    /// was read before.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<dyn Read> {
+        let _applied = self.pipeline.apply.lock();
+        self.pipeline.store.snapshot()
+    }
+
+    /// Waits until what the store holds now is published: an entry that is gone from the index is
+    /// then gone from the watermarks too.
+    pub fn settle(&self) {
+        drop(self.pipeline.apply.lock());
+    }
+
+    /// Closes the store and lets go of the directories. The queue is closed before.
+    ///
+    /// # Errors
+    /// What the store says; the directories are let go all the same.
+    pub fn release(&self) -> Result<(), StorageError> {
+        if self.pipeline.broken().breaks(Rule::S6CloseWithoutFlush) {
+            let store = &self.pipeline.store;
+            let _ = store.begin_flush().and_then(|()| store.is_flushed());
+        }
+        let closed = self.pipeline.store.close();
+        self.locks.lock().clear();
+        closed
+    }
+
+    /// An id that no topic has. An engine that is opened with the same seed again meets old ones.
+    #[must_use]
+    pub fn new_topic_id(&self) -> TopicId {
+        let mut random = self.random.lock();
+        loop {
+            let mut id = [0; 16];
+            id[..8].copy_from_slice(&random.next_u64().to_be_bytes());
+            id[8..].copy_from_slice(&random.next_u64().to_be_bytes());
+            let id = TopicId::from_bytes(id);
+            if self.catalog.topic_by_id(id).is_none() {
+                return id;
+            }
+        }
+    }
+
+    /// Fails once the engine is closed.
+    ///
+    /// # Errors
+    /// [`StorageError::Closed`].
+    pub fn check_open(&self) -> Result<(), StorageError> {
+        if self.queue.is_closed() { Err(StorageError::Closed) } else { Ok(()) }
+    }
+
+    /// What was counted, and what is held now.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        let segments = self.pipeline.log.segments();
+        let (topic_count, partition_count) = self.catalog.counts();
+        let topics = self.catalog.topics();
+        let (mut live_bytes, mut dirty_offsets) = (0, 0);
+        for topic in &topics {
+            let is_compacted = topic.settings().effective().cleanup_policy.compact;
+            for cell in topic.cells().iter() {
+                cell.read(|state| {
+                    let row = state.row();
+                    live_bytes += row.size_bytes;
+                    if is_compacted {
+                        let first_dirty = row.first_dirty.max(row.log_start);
+                        dirty_offsets += row.log_end.abs_diff(first_dirty);
+                    }
+                });
+            }
+        }
+        Metrics {
+            queued_bytes: self.queue.queued_bytes(),
+            unsynced_bytes: self.pipeline.log.unsynced_bytes(),
+            index_memory_bytes: self.pipeline.store.unflushed_bytes(),
+            log_size_bytes: segments.iter().map(|segment| segment.length_bytes).sum(),
+            segment_count: segments.len() as u64,
+            live_bytes,
+            uncleanable_partitions: self.cleaning.failure_count(),
+            dirty_offsets,
+            topic_count,
+            partition_count,
+            leader_epoch: self.session.leader_epoch,
+            halted: self.pipeline.halted().is_some(),
+            ..self.pipeline.counters.read()
+        }
+    }
+
+    /// Commits a change and waits for its answer.
+    ///
+    /// # Errors
+    /// [`StorageError::Closed`] if the engine is closed.
+    pub fn commit<T: Send + 'static>(
+        &self,
+        make: impl FnOnce(Promise<T>) -> Box<dyn Change>,
+    ) -> Result<T, StorageError> {
+        let (promise, ticket): (_, Ticket<T>) = Promise::new();
+        match self.queue.commit(make(promise)) {
+            Ok(()) => Ok(ticket.wait()),
+            Err(_) => Err(StorageError::Closed),
+        }
+    }
+
+    /// What an outcome means for a change that has nothing to tell but whether it was made.
+    ///
+    /// # Errors
+    /// What the storage says; after [`Outcome::Unknown`] the engine has halted.
+    pub fn expect_committed(outcome: Outcome) -> Result<(), StorageError> {
+        match outcome {
+            Outcome::Committed { .. } | Outcome::Refused => Ok(()),
+            Outcome::NotWritten(error) | Outcome::Unknown(error) => Err(error),
+        }
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("session", &self.session).finish_non_exhaustive()
+    }
+}
+
+/// A small generator of random bits for ids (SplitMix64): spread well, and no secret.
+#[derive(Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// A generator that gives the same bits for the same seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next 64 bits.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+}

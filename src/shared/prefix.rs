@@ -1,0 +1,145 @@
+//! The batches at the start of a partition that are to go: looked up beforehand, compared by the committer (rule F2).
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use super::batches::Located;
+use super::span::Span;
+use crate::catalog::PartitionCell;
+use crate::commit::FramePlan;
+use crate::error::StorageError;
+use crate::keyspace::{BatchEntry, batch_key, batch_key_offset, partition_key};
+use crate::partition::{RemovalMark, Removed};
+use crate::store::{Direction, Read};
+use crate::types::{Offset, PartitionId, SegmentId};
+use crate::write_batch::Family;
+
+/// What lies below a new log start, as it was when it was looked up.
+#[derive(Debug, Clone)]
+pub struct Prefix {
+    /// What the partition must still show, for the rest to be true.
+    expected: RemovalMark,
+    new_start: Offset,
+    removed: Removed,
+    /// Bytes that die, by the segment that holds them.
+    dead_bytes: BTreeMap<SegmentId, u64>,
+    /// The entries of batches and of sums; nothing where no batch goes.
+    spans: Vec<Span>,
+}
+
+impl Prefix {
+    /// Looks up the batches from the log start on that lie below `until` as a whole, as long as
+    /// `goes` says of each, oldest first, that it goes. The new log start is one past the last one.
+    ///
+    /// # Errors
+    /// [`StorageError`] if the index cannot be read or is damaged.
+    pub fn look_up(
+        store: &dyn Read,
+        cell: &PartitionCell,
+        until: Offset,
+        mut goes: impl FnMut(&Located) -> bool,
+    ) -> Result<Self, StorageError> {
+        // Before the entries: what is removed meanwhile makes the comparison fail.
+        let expected = cell.read(|state| state.removal_mark());
+        let start = expected.log_start;
+        let mut prefix = Self {
+            expected,
+            new_start: start,
+            removed: Removed::default(),
+            dead_bytes: BTreeMap::new(),
+            spans: Vec::new(),
+        };
+        if until <= start {
+            return Ok(prefix);
+        }
+        let (begin, end) = (batch_key(cell.id(), start), batch_key(cell.id(), until));
+        let mut damage = None;
+        store.scan(Family::Batches, &begin, &end, Direction::Forward, &mut |key, value| {
+            let located = BatchEntry::decode(key, value)
+                .and_then(|entry| Ok(Located { last_offset: batch_key_offset(key)?, entry }));
+            match located {
+                Ok(located) if goes(&located) => {
+                    prefix.add(&located);
+                    ControlFlow::Continue(())
+                }
+                Ok(_) => ControlFlow::Break(()),
+                Err(corruption) => {
+                    damage = Some(corruption);
+                    ControlFlow::Break(())
+                }
+            }
+        })?;
+        if let Some(damage) = damage {
+            return Err(damage.into());
+        }
+        prefix.look_up_spans(store, cell.id())?;
+        Ok(prefix)
+    }
+
+    /// Moves the new log start further up, to an offset below which no batch lies as a whole but
+    /// those that were looked up.
+    #[must_use]
+    pub fn up_to(self, new_start: Offset) -> Self {
+        Self { new_start: self.new_start.max(new_start), ..self }
+    }
+
+    fn add(&mut self, located: &Located) {
+        let location = located.entry.location;
+        self.removed.batch_count += 1;
+        self.removed.record_count += u64::from(located.entry.record_count);
+        self.removed.size_bytes += u64::from(location.length_bytes);
+        *self.dead_bytes.entry(location.segment).or_default() += u64::from(location.length_bytes);
+        self.new_start = located.last_offset + 1;
+    }
+
+    fn look_up_spans(
+        &mut self,
+        store: &dyn Read,
+        partition: PartitionId,
+    ) -> Result<(), StorageError> {
+        if self.removed.batch_count > 0 {
+            let begin = batch_key(partition, self.expected.log_start);
+            let end = batch_key(partition, self.new_start);
+            for family in [Family::Batches, Family::Index] {
+                self.spans.push(Span::look_up(store, family, &begin, &end)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The log start that removing it makes.
+    #[must_use]
+    pub fn new_start(&self) -> Offset {
+        self.new_start
+    }
+
+    /// What goes.
+    #[must_use]
+    pub fn removed(&self) -> Removed {
+        self.removed
+    }
+
+    /// Whether the log start moves.
+    #[must_use]
+    pub fn moves(&self) -> bool {
+        self.new_start > self.expected.log_start
+    }
+
+    /// Plans the removal; `false`, and nothing is planned, if anything was removed from the
+    /// partition since the look. REQUIRES: called by the committer, and the partition exists.
+    #[must_use]
+    pub fn plan(&self, cell: &PartitionCell, plan: &mut FramePlan) -> bool {
+        let mut planned = cell.planned();
+        if planned.removal_mark() != self.expected {
+            return false;
+        }
+        planned.advance_start(self.new_start, &self.removed);
+        for span in &self.spans {
+            span.delete(&mut plan.write_batch);
+        }
+        let mut row = Vec::new();
+        planned.row().encode(&mut row);
+        plan.write_batch.put(Family::Partitions, &partition_key(cell.id()), &row);
+        true
+    }
+}
