@@ -1,0 +1,12 @@
+//! The append transaction: record batches for any number of partitions, committed as one.
+//!
+//! A batch is validated on the caller's thread when it is added, against the topic's
+//! configuration at that moment. The committer then only checks that the topics still exist,
+//! assigns offsets and plans the frame; the payload is neither read nor copied again.
+
+mod change;
+mod error;
+mod transaction;
+
+pub use error::{AppendError, AppendErrorKind, CommitError, NotWritten, Refusal};
+pub use transaction::{AppendTransaction, Committed, CommittedBatch};
