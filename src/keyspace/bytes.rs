@@ -63,6 +63,11 @@ impl<'a> Fields<'a> {
         self.rest.len()
     }
 
+    /// All that is left.
+    pub(super) fn rest(self) -> &'a [u8] {
+        self.rest
+    }
+
     pub(super) fn end(self) -> Result<(), Corruption> {
         if self.rest.is_empty() { Ok(()) } else { Err(self.corruption("it is too long")) }
     }

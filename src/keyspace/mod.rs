@@ -5,12 +5,14 @@
 
 mod batches;
 mod bytes;
+mod groups;
 mod meta;
 mod partitions;
 mod topics;
 
 pub use batches::{BatchEntry, IndexEntry, batch_key, batch_key_offset};
 pub use bytes::partition_range;
+pub use groups::{GroupRow, MAX_GROUP_BYTES, decode_group_key, group_key, group_prefix};
 pub use meta::{Identity, MetaKey, Session, decode_applied, encode_applied};
 pub use meta::{decode_counter, encode_counter};
 pub use partitions::{EpochStart, PartitionRow, decode_partition_key, partition_key};

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! key     partition id u32
-//! value   version u8 (1) | log start i64 | log end i64 | first dirty offset i64 | size bytes u64
-//!         | batch count u64 | record count u64 | cumulative bytes u64 | bytes at last index entry u64
-//!         | running maximum timestamp i64 | epoch count u32 | (leader epoch i32 | first offset i64)*
+//! value   version u8 (1) | log start i64 | log end i64 | first dirty offset i64
+//!         | next horizon i64
+//!         | size bytes u64 | batch count u64 | record count u64 | cumulative bytes u64
+//!         | bytes at last index entry u64 | running maximum timestamp i64
+//!         | epoch count u32 | (leader epoch i32 | first offset i64)*
 //! ```
 //!
 //! The log end is stored, not derived, so that whatever removes batches never moves it back.
@@ -34,13 +36,15 @@ pub struct PartitionRow {
     pub log_end: Offset,
     /// The offset below which the cleaner has been.
     pub first_dirty: Offset,
+    /// When the first tombstone below that offset may go, or earlier; `i64::MAX` if there is none.
+    pub next_horizon: TimestampMs,
     /// Bytes of the batches that are there.
     pub size_bytes: u64,
     /// The batches that are there.
     pub batch_count: u64,
     /// The records in them.
     pub record_count: u64,
-    /// Bytes of all batches ever appended.
+    /// Bytes of all batches ever appended, or written again by the cleaner.
     pub cumulative_bytes: u64,
     /// The sum above at the last entry of family `index`.
     pub bytes_at_last_index_entry: u64,
@@ -56,6 +60,7 @@ impl Default for PartitionRow {
             log_start: 0,
             log_end: 0,
             first_dirty: 0,
+            next_horizon: TimestampMs::MAX,
             size_bytes: 0,
             batch_count: 0,
             record_count: 0,
@@ -72,8 +77,8 @@ impl PartitionRow {
     pub fn encode(&self, value: &mut Vec<u8>) {
         value.clear();
         value.push(VERSION);
-        for offset in [self.log_start, self.log_end, self.first_dirty] {
-            value.extend_from_slice(&offset.to_be_bytes());
+        for field in [self.log_start, self.log_end, self.first_dirty, self.next_horizon] {
+            value.extend_from_slice(&field.to_be_bytes());
         }
         for count in [
             self.size_bytes,
@@ -103,6 +108,7 @@ impl PartitionRow {
             log_start: fields.i64()?,
             log_end: fields.i64()?,
             first_dirty: fields.i64()?,
+            next_horizon: fields.i64()?,
             size_bytes: fields.u64()?,
             batch_count: fields.u64()?,
             record_count: fields.u64()?,
@@ -158,6 +164,7 @@ mod tests {
             log_start: 1,
             log_end: 10,
             first_dirty: 2,
+            next_horizon: 11,
             size_bytes: 3,
             batch_count: 4,
             record_count: 5,
@@ -177,7 +184,7 @@ mod tests {
         let mut value = Vec::new();
         row().encode(&mut value);
         assert_eq!(PartitionRow::decode(&key, &value), Ok(row()));
-        assert_eq!(value.len(), 1 + 9 * 8 + 4 + 2 * 12);
+        assert_eq!(value.len(), 1 + 10 * 8 + 4 + 2 * 12);
         for length in 0..value.len() {
             assert!(PartitionRow::decode(&key, &value[..length]).is_err(), "length {length}");
         }

@@ -1,0 +1,252 @@
+//! Offsets of consumer groups: what a group has committed of each partition, kept in the index.
+//!
+//! A commit is buffered, like all commits of groups. What was committed of a topic goes with the
+//! topic.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crate::catalog::Partition;
+use crate::commit::{Change, FramePlan, Moment, Outcome, Promise, Verdict};
+use crate::error::StorageError;
+use crate::keyspace::{GroupRow, MAX_GROUP_BYTES, decode_group_key, group_key, group_prefix};
+use crate::shared::Shared;
+use crate::store::Direction;
+use crate::types::{CommitSequence, Durability, LeaderEpoch, Offset};
+use crate::write_batch::Family;
+
+/// The longest metadata of an offset, as the longest string of Kafka's protocol.
+const MAX_METADATA_BYTES: usize = i16::MAX as usize;
+
+/// What a group has committed of a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupOffset {
+    /// The offset that the group reads next; any value is kept.
+    pub offset: Offset,
+    /// The leader epoch of the record before it, or -1.
+    pub leader_epoch: LeaderEpoch,
+    /// What the client wants to know with it.
+    pub metadata: String,
+}
+
+/// Offsets of a group were not committed, or could not be read.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum GroupError {
+    /// The name of the group is too long.
+    GroupTooLong {
+        /// Its length.
+        length_bytes: usize,
+    },
+    /// The metadata of an offset is too long; nothing was committed.
+    MetadataTooLong {
+        /// Its length.
+        length_bytes: usize,
+    },
+    /// A topic was deleted since the handle was made; nothing was committed.
+    UnknownPartition {
+        /// The partition.
+        partition: Partition,
+    },
+    /// The storage failed.
+    Storage(StorageError),
+}
+
+/// Commits offsets of a group: all of them or none. Of one partition twice the last counts.
+///
+/// # Errors
+/// [`GroupError`]: a name that is too long, a topic that is gone, or the storage.
+pub fn commit_group_offsets(
+    shared: &Arc<Shared>,
+    group: &str,
+    offsets: Vec<(Partition, GroupOffset)>,
+) -> Result<(), GroupError> {
+    check(group)?;
+    let longest = offsets.iter().map(|(_, offset)| offset.metadata.len()).max();
+    let Some(length_bytes) = longest else { return Ok(()) };
+    if length_bytes > MAX_METADATA_BYTES {
+        return Err(GroupError::MetadataTooLong { length_bytes });
+    }
+    let committed = shared.commit(|told| {
+        let shared = Arc::clone(shared);
+        Box::new(CommitOffsets { shared, group: group.to_owned(), offsets, told, gone: None })
+    });
+    committed.unwrap_or_else(|error| Err(GroupError::Storage(error)))
+}
+
+/// What a group has committed of a partition, if anything.
+///
+/// # Errors
+/// [`GroupError`]: a name that is too long, or the storage.
+pub fn group_offset(
+    shared: &Shared,
+    group: &str,
+    partition: &Partition,
+) -> Result<Option<GroupOffset>, GroupError> {
+    check(group)?;
+    shared.check_open()?;
+    let key = key_of(group, partition);
+    let row = shared.pipeline.store.get(Family::Groups, &key)?;
+    Ok(row.map(|row| GroupRow::decode(&key, &row)).transpose()?.map(GroupOffset::from))
+}
+
+/// All that a group has committed, by topic id and partition.
+///
+/// # Errors
+/// As [`group_offset`].
+pub fn group_offsets(
+    shared: &Shared,
+    group: &str,
+) -> Result<Vec<(Partition, GroupOffset)>, GroupError> {
+    check(group)?;
+    shared.check_open()?;
+    let mut offsets = Vec::new();
+    let mut failed = None;
+    let begin = group_prefix(group);
+    let end = [&begin[..], &[0xff; 21]].concat();
+    shared.snapshot().scan(
+        Family::Groups,
+        &begin,
+        &end,
+        Direction::Forward,
+        &mut |key, value| {
+            match read(shared, key, value) {
+                Ok(found) => offsets.extend(found),
+                Err(error) => failed = Some(error),
+            }
+            if failed.is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        },
+    )?;
+    failed.map_or(Ok(offsets), |error| Err(GroupError::Storage(error)))
+}
+
+/// A row of a topic that exists.
+fn read(
+    shared: &Shared,
+    key: &[u8],
+    value: &[u8],
+) -> Result<Option<(Partition, GroupOffset)>, StorageError> {
+    let (topic, index) = decode_group_key(key)?;
+    let Some(topic) = shared.catalog.topic_by_id(topic) else { return Ok(None) };
+    let index = i32::try_from(index).unwrap_or(-1);
+    let Ok(partition) = topic.partition(index) else { return Ok(None) };
+    Ok(Some((partition, GroupRow::decode(key, value)?.into())))
+}
+
+fn check(group: &str) -> Result<(), GroupError> {
+    let length_bytes = group.len();
+    if length_bytes > MAX_GROUP_BYTES {
+        return Err(GroupError::GroupTooLong { length_bytes });
+    }
+    Ok(())
+}
+
+fn key_of(group: &str, partition: &Partition) -> Vec<u8> {
+    group_key(group, partition.topic().id(), partition.index().unsigned_abs())
+}
+
+/// The commit.
+struct CommitOffsets {
+    shared: Arc<Shared>,
+    group: String,
+    offsets: Vec<(Partition, GroupOffset)>,
+    told: Promise<Result<(), GroupError>>,
+    gone: Option<Partition>,
+}
+
+impl Change for CommitOffsets {
+    fn queued_bytes(&self) -> u64 {
+        // What an entry costs beside its metadata and the name of its group, about.
+        const PER_OFFSET: usize = 128;
+        let bytes = self.offsets.iter().map(|(_, offset)| PER_OFFSET + offset.metadata.len());
+        (self.group.len() * self.offsets.len() + bytes.sum::<usize>()) as u64
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::Buffered
+    }
+
+    fn plan(&mut self, moment: &Moment, plan: &mut FramePlan) -> Verdict {
+        let gone = self.offsets.iter().find(|(partition, _)| {
+            partition.topic().is_deleted() || !self.shared.catalog.holds(partition.topic())
+        });
+        if let Some((partition, _)) = gone {
+            self.gone = Some(partition.clone());
+            return Verdict::Refused;
+        }
+        for (partition, offset) in &self.offsets {
+            let row = GroupRow {
+                offset: offset.offset,
+                leader_epoch: offset.leader_epoch,
+                commit_time: moment.append_time,
+                metadata: offset.metadata.clone(),
+            };
+            let key = key_of(&self.group, partition);
+            plan.write_batch.put(Family::Groups, &key, &row.encode());
+        }
+        Verdict::Planned
+    }
+
+    fn undo(&mut self) {}
+
+    fn publish(&mut self, _sequence: CommitSequence) {}
+
+    fn answer(self: Box<Self>, outcome: Outcome) {
+        self.told.fulfil(match outcome {
+            Outcome::Committed { .. } => Ok(()),
+            Outcome::Refused => Err(GroupError::UnknownPartition {
+                partition: self.gone.expect("a refused change keeps its reason"),
+            }),
+            Outcome::NotWritten(error) | Outcome::Unknown(error) => Err(GroupError::Storage(error)),
+        });
+    }
+}
+
+impl From<GroupRow> for GroupOffset {
+    fn from(row: GroupRow) -> Self {
+        Self { offset: row.offset, leader_epoch: row.leader_epoch, metadata: row.metadata }
+    }
+}
+
+impl From<StorageError> for GroupError {
+    fn from(error: StorageError) -> Self {
+        Self::Storage(error)
+    }
+}
+
+impl From<crate::error::Corruption> for GroupError {
+    fn from(corruption: crate::error::Corruption) -> Self {
+        Self::Storage(corruption.into())
+    }
+}
+
+impl fmt::Display for GroupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::GroupTooLong { length_bytes } => write!(
+                f,
+                "the name of a group is too long: length_bytes={length_bytes} \
+                 limit={MAX_GROUP_BYTES}"
+            ),
+            Self::MetadataTooLong { length_bytes } => write!(
+                f,
+                "the metadata of an offset is too long: length_bytes={length_bytes} \
+                 limit={MAX_METADATA_BYTES}"
+            ),
+            Self::UnknownPartition { partition } => {
+                write!(f, "the topic is gone: partition={partition}")
+            }
+            Self::Storage(_) => f.write_str("the offsets of the group could not be kept or read"),
+        }
+    }
+}
+
+impl std::error::Error for GroupError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Storage(error) => Some(error),
+            _ => None,
+        }
+    }
+}
