@@ -1,0 +1,207 @@
+//! One commit of a pass: batches that take the place of others, or go. What changed meanwhile is left alone.
+//!
+//! The committer compares, in queue order, each index entry with the one that the pass has read
+//! (rule F2). An entry that is gone was taken by retention, `delete_records` or the deletion of
+//! the topic, and stays gone. One that only lies elsewhere was relocated: what replaces it was made
+//! of the same bytes. Anything else ends the pass, which then does not count as done.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::catalog::Partition;
+use crate::commit::{Change, FramePlan, Moment, Outcome, Promise, Verdict, unplaced};
+use crate::error::StorageError;
+use crate::keyspace::{BatchEntry, batch_key, partition_key};
+use crate::log::Payload;
+use crate::partition::BatchSize;
+use crate::record::BatchHeader;
+use crate::shared::{Located, Pipeline};
+use crate::types::{CommitSequence, Durability, Offset, PayloadLocation, TimestampMs};
+use crate::write_batch::Family;
+
+/// A batch that is changed.
+#[derive(Debug)]
+pub(super) struct Item {
+    /// What the pass has read.
+    pub expected: Located,
+    /// What takes its place; nothing, if it goes.
+    pub replacement: Option<Replacement>,
+    /// When tombstones may go that it holds from now on.
+    pub horizon: Option<TimestampMs>,
+}
+
+/// A batch that takes another one's place.
+#[derive(Debug)]
+pub(super) struct Replacement {
+    pub header: BatchHeader,
+    pub bytes: Bytes,
+}
+
+/// What the last commit of a pass says: it is done.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Finish {
+    /// Everything below this offset is clean.
+    pub first_dirty: Offset,
+    /// When the first tombstone there may go.
+    pub next_horizon: TimestampMs,
+}
+
+/// How a commit of a pass ended.
+#[derive(Debug)]
+pub(super) enum Told {
+    /// What could be changed was changed.
+    Done,
+    /// The pass has to end: its topic is gone or not compacted any more, or another one has
+    /// rewritten what it has read.
+    Overtaken,
+    /// The storage failed.
+    Failed(StorageError),
+}
+
+pub(super) struct CleanChange {
+    pipeline: Arc<Pipeline>,
+    partition: Partition,
+    items: Vec<Item>,
+    finish: Option<Finish>,
+    told: Promise<Told>,
+    log_end: Offset,
+    refused: Told,
+}
+
+impl CleanChange {
+    pub(super) fn new(
+        pipeline: Arc<Pipeline>,
+        partition: Partition,
+        items: Vec<Item>,
+        finish: Option<Finish>,
+        told: Promise<Told>,
+    ) -> Self {
+        Self { pipeline, partition, items, finish, told, log_end: 0, refused: Told::Overtaken }
+    }
+
+    /// The items whose batches are as they were, each with where its batch lies now; `None` if the
+    /// pass has to end.
+    fn unchanged(&self) -> Result<Option<Vec<(&Item, PayloadLocation)>>, StorageError> {
+        let topic = self.partition.topic();
+        if topic.is_deleted() || !topic.settings().effective().cleanup_policy.compact {
+            return Ok(None);
+        }
+        let id = self.partition.cell().id();
+        let mut unchanged = Vec::with_capacity(self.items.len());
+        for item in &self.items {
+            let key = batch_key(id, item.expected.last_offset);
+            let Some(value) = self.pipeline.store.get(Family::Batches, &key)? else { continue };
+            let found = BatchEntry::decode(&key, &value)?;
+            let expected = BatchEntry { location: found.location, ..item.expected.entry };
+            let length_bytes = item.expected.entry.location.length_bytes;
+            if found != expected || found.location.length_bytes != length_bytes {
+                return Ok(None);
+            }
+            unchanged.push((item, found.location));
+        }
+        Ok(Some(unchanged))
+    }
+
+    fn put(&self, item: &Item, place: PayloadLocation, plan: &mut FramePlan) {
+        let cell = self.partition.cell();
+        let key = batch_key(cell.id(), item.expected.last_offset);
+        let entry = &item.expected.entry;
+        let old = BatchSize { length_bytes: place.length_bytes, record_count: entry.record_count };
+        let mut planned = cell.planned();
+        match &item.replacement {
+            None => {
+                plan.write_batch.delete(Family::Batches, &key);
+                planned.replace_batch(old, None);
+            }
+            Some(Replacement { header, bytes }) => {
+                let length_bytes = u32::try_from(bytes.len()).expect("a batch is below 2 GiB");
+                let record_count = header.record_count().unsigned_abs();
+                let entry = BatchEntry {
+                    record_count,
+                    crc: header.crc(),
+                    attributes: header.attributes().bits(),
+                    max_timestamp: header.max_timestamp(),
+                    location: unplaced(length_bytes),
+                    ..*entry
+                };
+                let payload =
+                    Payload { head: Bytes::new(), body: bytes.clone(), crc: header.crc() };
+                plan.add_batch(&key, &entry, payload);
+                planned.replace_batch(old, Some(BatchSize { length_bytes, record_count }));
+            }
+        }
+        if let Some(horizon) = item.horizon {
+            planned.note_horizon(horizon);
+        }
+    }
+}
+
+impl Change for CleanChange {
+    fn queued_bytes(&self) -> u64 {
+        const PER_ITEM: u64 = 256;
+        let replacements = self.items.iter().filter_map(|item| item.replacement.as_ref());
+        let bytes: usize = replacements.map(|replacement| replacement.bytes.len()).sum();
+        bytes as u64 + PER_ITEM * (1 + self.items.len() as u64)
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::Buffered
+    }
+
+    fn is_exclusive(&self) -> bool {
+        true
+    }
+
+    fn may_use_reserve(&self) -> bool {
+        // What only takes away frees space; what is written again needs some first.
+        self.items.iter().all(|item| item.replacement.is_none())
+    }
+
+    fn plan(&mut self, _moment: &Moment, plan: &mut FramePlan) -> Verdict {
+        let unchanged = match self.unchanged() {
+            Ok(Some(unchanged)) => unchanged,
+            Ok(None) => return Verdict::Refused,
+            Err(error) => {
+                self.refused = Told::Failed(error);
+                return Verdict::Refused;
+            }
+        };
+        if unchanged.is_empty() && self.finish.is_none() {
+            self.refused = Told::Done;
+            return Verdict::Refused;
+        }
+        for (item, place) in unchanged {
+            self.put(item, place, plan);
+        }
+        let cell = self.partition.cell();
+        let mut planned = cell.planned();
+        if let Some(finish) = self.finish {
+            planned.set_cleaned(finish.first_dirty, finish.next_horizon);
+        }
+        let mut row = Vec::new();
+        planned.row().encode(&mut row);
+        self.log_end = planned.row().log_end;
+        drop(planned);
+        plan.write_batch.put(Family::Partitions, &partition_key(cell.id()), &row);
+        Verdict::Planned
+    }
+
+    fn undo(&mut self) {
+        self.partition.cell().undo();
+    }
+
+    fn publish(&mut self, sequence: CommitSequence) {
+        let synced = self.pipeline.log.synced();
+        self.partition.cell().publish(sequence, self.log_end, synced);
+    }
+
+    fn answer(self: Box<Self>, outcome: Outcome) {
+        let this = *self;
+        this.told.fulfil(match outcome {
+            Outcome::Committed { .. } => Told::Done,
+            Outcome::Refused => this.refused,
+            Outcome::NotWritten(error) | Outcome::Unknown(error) => Told::Failed(error),
+        });
+    }
+}

@@ -1,0 +1,122 @@
+//! The first reading: checks every batch of the dirty part and notes the newest offset of each key.
+
+use std::ops::ControlFlow;
+
+use super::dirty::{BYTES_PER_BATCH, DirtyBatches};
+use super::hash::HashKey;
+use super::key_map::{BYTES_PER_KEY, KeyMap, Put};
+use super::pass::{Reader, Stop, damaged};
+use super::plan::CleanerPlan;
+use crate::record::{RecordError, UnpackedBatch};
+use crate::shared::Located;
+use crate::types::Offset;
+
+/// What the dirty part holds, up to where the map was full.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    pub keys: KeyMap,
+    pub dirty: DirtyBatches,
+    /// The offset behind the last record that counts.
+    pub end: Offset,
+}
+
+/// How many keys fit a pass, and how many batches, in this much memory: four fifths go to keys.
+fn capacities(memory_bytes: u64) -> (u64, u64) {
+    let keys = (memory_bytes / 5 * 4 / BYTES_PER_KEY).max(1);
+    (keys, memory_bytes / 5 / BYTES_PER_BATCH)
+}
+
+/// Reads the dirty part. It ends before the first record whose key the map has no room for, even
+/// inside a batch; the next pass begins there.
+pub(super) fn gather(reader: &mut Reader<'_>, plan: &CleanerPlan) -> Result<Gathered, Stop> {
+    let (shared, partition) = (reader.shared, reader.partition);
+    let (key_limit, batch_limit) = capacities(shared.config.cleaner_memory_bytes);
+    let mut random = shared.random.lock();
+    let secret = HashKey([random.next_u64(), random.next_u64()]);
+    drop(random);
+    let capacity = key_limit.min(plan.cleanable_records.max(1));
+    let mut gathered = Gathered {
+        keys: KeyMap::new(capacity, secret),
+        dirty: DirtyBatches::new(batch_limit),
+        end: plan.first_dirty,
+    };
+    let mut next = plan.first_dirty;
+    while next < plan.uncleanable {
+        let chunk = reader.locate(next, plan.uncleanable)?;
+        let Some(last) = chunk.last() else { break };
+        next = last.last_offset + 1;
+        let is_full = reader.read(&chunk, &mut |located, batch| {
+            Ok(
+                match take(&mut gathered, plan.first_dirty, located, batch)
+                    .map_err(|_| damaged(partition, located))?
+                {
+                    Room::Left => ControlFlow::Continue(()),
+                    Room::None => ControlFlow::Break(()),
+                },
+            )
+        })?;
+        if is_full.is_break() {
+            break;
+        }
+    }
+    Ok(gathered)
+}
+
+enum Room {
+    Left,
+    None,
+}
+
+fn take(
+    gathered: &mut Gathered,
+    first_dirty: Offset,
+    located: &Located,
+    batch: &UnpackedBatch<'_>,
+) -> Result<Room, RecordError> {
+    let Gathered { keys, dirty, end } = gathered;
+    let last_offset = located.last_offset;
+    dirty.begin(last_offset);
+    if batch.header().is_control() {
+        dirty.open(last_offset);
+        *end = last_offset + 1;
+        return Ok(Room::Left);
+    }
+    for record in batch.records() {
+        let record = record?;
+        if record.offset < first_dirty {
+            dirty.open(last_offset);
+            continue;
+        }
+        if record.value.is_none() {
+            dirty.open(last_offset);
+        }
+        match record.key.map(|key| keys.put(key, record.offset)) {
+            None => dirty.supersede(record.offset),
+            Some(Put::New) => {}
+            Some(Put::Replaced(before)) => dirty.supersede(before),
+            Some(Put::Full) => {
+                dirty.open(last_offset);
+                return Ok(Room::None);
+            }
+        }
+        *end = record.offset + 1;
+    }
+    *end = last_offset + 1;
+    Ok(Room::Left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_batches_stay_within_the_memory_that_is_given() {
+        for memory_bytes in [0, 39, 40, 120, 4096, 128 << 20] {
+            let (keys, batches) = capacities(memory_bytes);
+            assert!(keys >= 1);
+            let used = keys * BYTES_PER_KEY + batches * BYTES_PER_BATCH;
+            assert!(used <= memory_bytes.max(BYTES_PER_KEY), "{memory_bytes}");
+        }
+        assert_eq!([120, 159, 160].map(|bytes| capacities(bytes).0), [3, 3, 4]);
+    }
+}

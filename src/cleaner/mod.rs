@@ -1,0 +1,93 @@
+//! The cleaner, which is compaction by key: keeps the newest record of each key, by Kafka's rules.
+//!
+//! A pass over a partition takes these steps:
+//!
+//! 1. **Plan** (`plan`): from the index alone, what is dirty, what of it can be cleaned yet, and
+//!    whether a pass is due: by the dirty ratio, by the greatest lag, or because a tombstone has
+//!    reached its horizon.
+//! 2. **Gather** (`gather`): read the dirty part once, check every batch, and note the newest
+//!    offset of each key (`key_map`, by a hash of 128 bits, in memory of a fixed size) and what is
+//!    known of each batch (`dirty`), so that most need no second reading.
+//! 3. **Rewrite** (`pass`): in the order of offsets, each batch from the log start on goes through
+//!    the rules (`filter`, `rules`). What loses nothing is not written again; what loses some is
+//!    built again under the same key, offsets unchanged; what loses all goes, but for the last
+//!    batch of the log, whose header stays so that a reader gets to the end.
+//! 4. Each step is an ordinary commit (`change`), which compares what it expects in queue order,
+//!    and may be the last before a crash. The last one moves the first dirty offset, and says when
+//!    the next tombstone may go.
+//!
+//! Where Kafka's unit is a segment here it is the batch, and nothing is held back as active.
+//! Damaged bytes are never rewritten: the partition is noted, and tried again in every round.
+
+mod change;
+mod dirty;
+mod error;
+mod filter;
+mod gather;
+mod hash;
+#[cfg(any(test, feature = "test-util"))]
+mod hooks;
+mod key_map;
+mod pass;
+mod pause;
+mod plan;
+mod round;
+mod rules;
+
+pub use error::CleanError;
+#[cfg(any(test, feature = "test-util"))]
+pub use hooks::{forget_cleaned, skip_offsets};
+pub use pause::CleanerPause;
+pub use plan::{CleanerPlan, plan};
+pub use round::{CleanerRound, clean_partition, clean_round};
+
+use std::ops::ControlFlow;
+
+use crate::types::Offset;
+
+/// What a pass asks before it goes on, with the bytes that it has read or will write since it last
+/// asked: it may wait here to keep a rate, or end the pass between two commits.
+pub type Pace<'p> = dyn FnMut(u64) -> ControlFlow<()> + 'p;
+
+/// What a pass over a partition did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CleanerPass {
+    /// The first dirty offset before it.
+    pub from: Offset,
+    /// The offset up to which it could go.
+    pub uncleanable: Offset,
+    /// The first dirty offset behind it; below `uncleanable` where the memory for keys was full.
+    pub cleaned_to: Offset,
+    /// Whether it came to its end. What it did before is kept, and the next pass does it all.
+    pub is_finished: bool,
+    /// Keys in the dirty part.
+    pub key_count: u64,
+    /// Records that are gone.
+    pub removed_records: u64,
+    /// Bytes of batches that it read.
+    pub read_bytes: u64,
+    /// Bytes of batches that went or were replaced.
+    pub replaced_bytes: u64,
+    /// Bytes of batches that took their place.
+    pub written_bytes: u64,
+    /// Commits that it made.
+    pub commits: u64,
+}
+
+impl CleanerPass {
+    fn of(plan: &CleanerPlan) -> Self {
+        Self {
+            from: plan.first_dirty,
+            uncleanable: plan.uncleanable,
+            cleaned_to: plan.first_dirty,
+            is_finished: false,
+            key_count: 0,
+            removed_records: 0,
+            read_bytes: 0,
+            replaced_bytes: 0,
+            written_bytes: 0,
+            commits: 0,
+        }
+    }
+}

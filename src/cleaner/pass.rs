@@ -1,0 +1,353 @@
+//! One pass over a partition: reads the dirty part, then rewrites, in commits that may each be the last.
+//!
+//! Batches are rewritten in the order of offsets, so at every commit a key's older records went
+//! before its tombstone goes. The first dirty offset moves in the last commit only: a pass that
+//! ended early is done again.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use super::change::{CleanChange, Finish, Item, Replacement, Told};
+use super::dirty::Known;
+use super::error::CleanError;
+use super::filter::{FilterError, Filtered, filter};
+use super::gather::{Gathered, gather};
+use super::plan::CleanerPlan;
+use super::rules::Retention;
+use super::{CleanerPass, Pace};
+use crate::catalog::Partition;
+use crate::error::{Corruption, Place, StorageError};
+use crate::record::{Attributes, BatchView, UnpackedBatch, emptied};
+use crate::shared::{Located, Shared, locate, read_batches_into};
+use crate::types::{Offset, TimestampMs};
+
+/// Bytes that are read at a time, unless a batch is larger.
+const READ_BYTES: u64 = 1 << 20;
+
+/// Bytes of index entries' batches that are looked at a time.
+const LOCATE_BYTES: u64 = 4 << 20;
+
+/// Bytes of batches in one commit of a pass, unless one is larger: appends wait behind it.
+const COMMIT_BYTES: usize = 512 << 10;
+
+/// Batches in one commit of a pass.
+const COMMIT_ITEMS: usize = 1024;
+
+/// Why a pass ends before it is done.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// It was told to, or its topic is gone or not compacted any more.
+    Told,
+    /// It cannot go on.
+    Failed(CleanError),
+}
+
+impl From<StorageError> for Stop {
+    fn from(error: StorageError) -> Self {
+        Self::Failed(CleanError::Storage(error))
+    }
+}
+
+impl From<CleanError> for Stop {
+    fn from(error: CleanError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// What is done with each batch that was read and checked.
+pub(super) type Look<'l> =
+    dyn FnMut(&Located, &UnpackedBatch<'_>) -> Result<ControlFlow<()>, CleanError> + 'l;
+
+/// Reads a partition for the cleaner, at the pace that it is given.
+pub(super) struct Reader<'a> {
+    pub shared: &'a Shared,
+    pub partition: &'a Partition,
+    pub pace: &'a mut Pace<'a>,
+    pub read_bytes: u64,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(shared: &'a Shared, partition: &'a Partition, pace: &'a mut Pace<'a>) -> Self {
+        Self { shared, partition, pace, read_bytes: 0, buffer: Vec::new() }
+    }
+
+    /// Asks whether the pass may go on, after so many bytes.
+    fn keep_pace(&mut self, bytes: u64) -> Result<(), Stop> {
+        if self.shared.cleaning.is_paused() || self.shared.check_open().is_err() {
+            return Err(Stop::Told);
+        }
+        match (self.pace)(bytes) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Stop::Told),
+        }
+    }
+
+    /// The next batches below an offset.
+    pub(super) fn locate(&self, from: Offset, bound: Offset) -> Result<Vec<Located>, StorageError> {
+        let store = &*self.shared.pipeline.store;
+        locate(store, self.partition.cell().id(), from, bound, (LOCATE_BYTES, true))
+    }
+
+    /// Reads these batches, checks each and shows it, until it is told to end.
+    pub(super) fn read(
+        &mut self,
+        batches: &[Located],
+        look: &mut Look<'_>,
+    ) -> Result<ControlFlow<()>, Stop> {
+        let id = self.partition.cell().id();
+        let mut rest = batches;
+        while !rest.is_empty() {
+            let run = run_of(rest);
+            read_batches_into(&self.shared.pipeline, id, &rest[..run], &mut self.buffer)?;
+            let mut at = 0;
+            for located in &rest[..run] {
+                let end = at + located.entry.location.length_bytes as usize;
+                let damaged = |_| damaged(self.partition, located);
+                let view = BatchView::parse(&self.buffer[at..end]).map_err(damaged)?;
+                view.verify_crc().map_err(damaged)?;
+                let batch = view.unpack().map_err(damaged)?;
+                if look(located, &batch)?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+                at = end;
+            }
+            rest = &rest[run..];
+            self.read_bytes += at as u64;
+            self.keep_pace(at as u64)?;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// How many of the batches are read at once; one at least.
+fn run_of(batches: &[Located]) -> usize {
+    let mut bytes = 0;
+    let fits = |located: &&Located| {
+        bytes += u64::from(located.entry.location.length_bytes);
+        bytes <= READ_BYTES
+    };
+    batches.iter().take_while(fits).count().max(1)
+}
+
+/// The damage of a batch whose bytes are not what was written.
+pub(super) fn damaged(partition: &Partition, located: &Located) -> StorageError {
+    let place =
+        Place::Batch { partition: partition.cell().id(), offset: located.entry.base_offset };
+    let what = "its checksum or its records are not right, so it is not cleaned";
+    Corruption { place, what }.into()
+}
+
+/// Runs a pass that is planned.
+pub(super) fn run(
+    shared: &Shared,
+    partition: &Partition,
+    plan: &CleanerPlan,
+    pace: &mut Pace<'_>,
+) -> Result<CleanerPass, CleanError> {
+    let now = shared.clock.now_ms();
+    let settings = partition.topic().settings();
+    let delete_retention_ms = settings.effective().delete_retention_ms;
+    let mut pass = Pass {
+        reader: Reader::new(shared, partition, pace),
+        now,
+        horizon: now.saturating_add(delete_retention_ms),
+        figures: CleanerPass::of(plan),
+        items: Vec::new(),
+        item_bytes: 0,
+        next_horizon: TimestampMs::MAX,
+    };
+    match pass.run(plan) {
+        Ok(()) | Err(Stop::Told) => Ok(pass.figures()),
+        Err(Stop::Failed(error)) => Err(error),
+    }
+}
+
+struct Pass<'a> {
+    reader: Reader<'a>,
+    now: TimestampMs,
+    horizon: TimestampMs,
+    figures: CleanerPass,
+    items: Vec<Item>,
+    item_bytes: usize,
+    next_horizon: TimestampMs,
+}
+
+impl Pass<'_> {
+    fn run(&mut self, plan: &CleanerPlan) -> Result<(), Stop> {
+        let gathered = gather(&mut self.reader, plan)?;
+        self.figures.key_count = gathered.keys.key_count();
+        self.rewrite(&gathered)?;
+        let first_dirty = gathered.end;
+        let finish = Finish { first_dirty, next_horizon: self.next_horizon };
+        self.commit(Some(finish))?;
+        self.figures.cleaned_to = first_dirty;
+        self.figures.is_finished = true;
+        Ok(())
+    }
+
+    fn figures(self) -> CleanerPass {
+        CleanerPass { read_bytes: self.reader.read_bytes, ..self.figures }
+    }
+
+    fn log_start_and_end(&self) -> (Offset, Offset) {
+        self.reader.partition.cell().read(|state| {
+            let marks = state.watermarks();
+            (marks.log_start, marks.high_watermark)
+        })
+    }
+
+    /// Goes through all batches that begin below the end of what was gathered.
+    fn rewrite(&mut self, gathered: &Gathered) -> Result<(), Stop> {
+        let (mut next, _) = self.log_start_and_end();
+        while next < gathered.end {
+            let mut chunk = self.reader.locate(next, Offset::MAX)?;
+            chunk.retain(|located| located.entry.base_offset < gathered.end);
+            let Some(last) = chunk.last() else { break };
+            next = last.last_offset + 1;
+            let (mut open, mut gone) = (Vec::new(), VecDeque::new());
+            for located in chunk {
+                match self.known(gathered, &located) {
+                    Known::Open => open.push(located),
+                    Known::Superseded => gone.push_back(located),
+                    Known::Whole => {}
+                }
+            }
+            self.filter_and_push(&open, &mut gone, gathered)?;
+        }
+        Ok(())
+    }
+
+    /// Changes batches in the order of offsets: those that are read, and those that go unread.
+    fn filter_and_push(
+        &mut self,
+        open: &[Located],
+        gone: &mut VecDeque<Located>,
+        gathered: &Gathered,
+    ) -> Result<(), Stop> {
+        let mut rest = open;
+        while !rest.is_empty() {
+            let (run, behind) = rest.split_at(run_of(rest));
+            for item in self.filter_run(run, gathered)? {
+                self.push_gone(gone, item.expected.last_offset)?;
+                self.push(item)?;
+            }
+            rest = behind;
+        }
+        self.push_gone(gone, Offset::MAX)
+    }
+
+    fn push_gone(&mut self, gone: &mut VecDeque<Located>, until: Offset) -> Result<(), Stop> {
+        while gone.front().is_some_and(|located| located.last_offset < until) {
+            if let Some(expected) = gone.pop_front() {
+                self.push(Item { expected, replacement: None, horizon: None })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn known(&self, gathered: &Gathered, located: &Located) -> Known {
+        let entry = &located.entry;
+        let is_clean = located.last_offset < self.figures.from;
+        if is_clean && gathered.keys.key_count() == 0 {
+            // Nothing supersedes it; it changes only if it holds a tombstone with a horizon.
+            let has_horizon = Attributes::from_bits(entry.attributes).has_delete_horizon();
+            let is_whole = !has_horizon && entry.record_count > 0;
+            return if is_whole { Known::Whole } else { Known::Open };
+        }
+        match gathered.dirty.known(located.last_offset, entry.record_count) {
+            // The last batch of the log stays as a header, which is made of its own.
+            Known::Superseded if self.is_last(located) => Known::Open,
+            known => known,
+        }
+    }
+
+    fn is_last(&self, located: &Located) -> bool {
+        located.last_offset + 1 >= self.log_start_and_end().1
+    }
+
+    fn filter_run(&mut self, run: &[Located], gathered: &Gathered) -> Result<Vec<Item>, Stop> {
+        let retention = Retention {
+            keys: &gathered.keys,
+            end: gathered.end,
+            now: self.now,
+            horizon: self.horizon,
+        };
+        let (_, high_watermark) = self.log_start_and_end();
+        let partition = self.reader.partition;
+        let mut items = Vec::new();
+        let next_horizon = &mut self.next_horizon;
+        let look = &mut |located: &Located, batch: &UnpackedBatch<'_>| {
+            let is_last = located.last_offset + 1 >= high_watermark;
+            let filtered = filter(batch, &retention).map_err(|error| match error {
+                FilterError::Records(_) => CleanError::Storage(damaged(partition, located)),
+                FilterError::Build(source) => CleanError::Rebuild {
+                    partition: partition.clone(),
+                    offset: located.entry.base_offset,
+                    source,
+                },
+            })?;
+            let (replacement, horizon) = match filtered {
+                Filtered::Unchanged { horizon } => {
+                    *next_horizon = (*next_horizon).min(horizon.unwrap_or(TimestampMs::MAX));
+                    return Ok(ControlFlow::Continue(()));
+                }
+                Filtered::Emptied if !is_last => (None, None),
+                // It is empty already, and stays until data follows.
+                Filtered::Emptied if located.entry.record_count == 0 => {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                Filtered::Emptied => (Some(emptied(batch.header())), None),
+                Filtered::Rebuilt { bytes, horizon } => (Some(bytes), horizon),
+            };
+            let replacement = replacement.map(|bytes| {
+                let header = *BatchView::parse(&bytes).expect("it was just built").header();
+                Replacement { header, bytes }
+            });
+            items.push(Item { expected: *located, replacement, horizon });
+            Ok(ControlFlow::Continue(()))
+        };
+        match self.reader.read(run, look)? {
+            ControlFlow::Continue(()) => Ok(items),
+            ControlFlow::Break(()) => Err(Stop::Told),
+        }
+    }
+
+    fn push(&mut self, item: Item) -> Result<(), Stop> {
+        let entry = &item.expected.entry;
+        let (new_bytes, kept_records) = item.replacement.as_ref().map_or((0, 0), |new| {
+            (new.bytes.len(), u64::from(new.header.record_count().unsigned_abs()))
+        });
+        self.figures.removed_records += u64::from(entry.record_count) - kept_records;
+        self.figures.replaced_bytes += u64::from(entry.location.length_bytes);
+        self.figures.written_bytes += new_bytes as u64;
+        self.next_horizon = self.next_horizon.min(item.horizon.unwrap_or(TimestampMs::MAX));
+        self.item_bytes += new_bytes;
+        self.items.push(item);
+        if self.item_bytes >= COMMIT_BYTES || self.items.len() >= COMMIT_ITEMS {
+            self.commit(None)?;
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, finish: Option<Finish>) -> Result<(), Stop> {
+        let bytes = std::mem::take(&mut self.item_bytes) as u64;
+        self.reader.keep_pace(bytes)?;
+        let items = std::mem::take(&mut self.items);
+        let pipeline = Arc::clone(&self.reader.shared.pipeline);
+        let partition = self.reader.partition.clone();
+        let told = self
+            .reader
+            .shared
+            .commit(|told| Box::new(CleanChange::new(pipeline, partition, items, finish, told)))?;
+        match told {
+            Told::Done => {
+                self.figures.commits += 1;
+                Ok(())
+            }
+            Told::Overtaken => Err(Stop::Told),
+            Told::Failed(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What there is to clean in a partition, and whether a pass is due: figures from the index alone.
+
+use std::ops::ControlFlow;
+
+use super::error::CleanError;
+use super::rules::{dirty_ratio, is_too_young, overdue_ms};
+use crate::catalog::Partition;
+use crate::shared::{Shared, visit};
+use crate::types::{Offset, TimestampMs};
+
+/// What there is to clean in a partition.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct CleanerPlan {
+    /// The offset from which on nothing was cleaned yet.
+    pub first_dirty: Offset,
+    /// The offset from which on nothing can be cleaned yet.
+    pub uncleanable: Offset,
+    /// Bytes of the batches below the first dirty offset.
+    pub clean_bytes: u64,
+    /// Bytes of the batches between the two offsets.
+    pub cleanable_bytes: u64,
+    /// Records in them, at most.
+    pub cleanable_records: u64,
+    /// The part of these two that can be cleaned, from 0 to 1.
+    pub dirty_ratio: f64,
+    /// By how much cleaning is later than `max.compaction.lag.ms` allows; 0 if it is not.
+    pub overdue_ms: u64,
+    /// Whether a tombstone may have reached the time at which it goes.
+    pub horizon_reached: bool,
+    /// Whether a pass starts now.
+    pub is_due: bool,
+}
+
+/// Whether a partition of a compacted topic has anything to plan for: cheap, from memory.
+pub(super) fn may_be_due(partition: &Partition, now: TimestampMs) -> bool {
+    partition.cell().read(|state| {
+        let row = state.row();
+        row.first_dirty.max(row.log_start) < row.log_end || row.next_horizon <= now
+    })
+}
+
+/// Looks what there is to clean.
+///
+/// # Errors
+/// [`CleanError`]: the topic is gone, or the index cannot be read.
+pub fn plan(shared: &Shared, partition: &Partition) -> Result<CleanerPlan, CleanError> {
+    if !shared.catalog.holds(partition.topic()) {
+        return Err(CleanError::UnknownPartition { partition: partition.clone() });
+    }
+    let settings = partition.topic().settings();
+    let settings = settings.effective();
+    let now = shared.clock.now_ms();
+    let (row, marks) = partition.cell().read(|state| (state.row().clone(), state.watermarks()));
+    let first_dirty = row.first_dirty.max(row.log_start);
+    let mut uncleanable = marks.last_stable.max(first_dirty);
+    let (mut dirty_bytes, mut cleanable_bytes, mut cleanable_records) = (0, 0, 0);
+    let mut oldest: Option<TimestampMs> = None;
+    let store = &*shared.pipeline.store;
+    let id = partition.cell().id();
+    visit(store, id, first_dirty, row.log_end, &mut |located| {
+        let (entry, bytes) = (&located.entry, u64::from(located.entry.location.length_bytes));
+        dirty_bytes += bytes;
+        if entry.max_timestamp > 0 {
+            oldest = Some(oldest.map_or(entry.max_timestamp, |old| old.min(entry.max_timestamp)));
+        }
+        if located.last_offset < uncleanable {
+            if is_too_young(entry, settings, now) {
+                uncleanable = entry.base_offset.max(first_dirty);
+            } else {
+                cleanable_bytes += bytes;
+                cleanable_records += u64::from(entry.record_count);
+            }
+        }
+        ControlFlow::Continue(())
+    })?;
+    let clean_bytes = row.size_bytes.saturating_sub(dirty_bytes);
+    let overdue_ms = overdue_ms(oldest, settings, now);
+    let dirty_ratio = dirty_ratio(clean_bytes, cleanable_bytes);
+    let horizon_reached = row.next_horizon <= now;
+    let is_dirty_enough =
+        cleanable_bytes > 0 && (dirty_ratio > settings.min_cleanable_dirty_ratio || overdue_ms > 0);
+    Ok(CleanerPlan {
+        first_dirty,
+        uncleanable,
+        clean_bytes,
+        cleanable_bytes,
+        cleanable_records,
+        dirty_ratio,
+        overdue_ms,
+        horizon_reached,
+        is_due: settings.cleanup_policy.compact && (is_dirty_enough || horizon_reached),
+    })
+}

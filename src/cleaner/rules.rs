@@ -1,0 +1,144 @@
+//! The rules of cleaning as functions of values: what can be cleaned, when a pass is due, which record stays.
+
+use crate::config::EffectiveSettings;
+use crate::keyspace::BatchEntry;
+use crate::types::{Offset, TimestampMs};
+
+use super::key_map::KeyMap;
+
+/// How old a batch is by its records; without timestamps, by when it was appended.
+pub(super) fn time_of(entry: &BatchEntry) -> TimestampMs {
+    if entry.max_timestamp >= 0 { entry.max_timestamp } else { entry.append_time }
+}
+
+/// Whether `min.compaction.lag.ms` keeps a batch from being cleaned yet. Equality is old enough.
+pub(super) fn is_too_young(
+    entry: &BatchEntry,
+    settings: &EffectiveSettings,
+    now: TimestampMs,
+) -> bool {
+    let lag_ms = settings.min_compaction_lag_ms;
+    lag_ms > 0 && time_of(entry) > now.saturating_sub(lag_ms)
+}
+
+/// By how much cleaning is later than `max.compaction.lag.ms` allows. `oldest` is the least
+/// maximum timestamp of the dirty batches that have one above 0.
+pub(super) fn overdue_ms(
+    oldest: Option<TimestampMs>,
+    settings: &EffectiveSettings,
+    now: TimestampMs,
+) -> u64 {
+    let age = i128::from(now) - oldest.map_or(i128::from(now), i128::from);
+    let overdue = age - i128::from(settings.max_compaction_lag_ms);
+    u64::try_from(overdue).unwrap_or(0)
+}
+
+/// The part of the bytes below the first uncleanable offset that is dirty.
+pub(super) fn dirty_ratio(clean_bytes: u64, cleanable_bytes: u64) -> f64 {
+    if cleanable_bytes == 0 {
+        return 0.0;
+    }
+    cleanable_bytes as f64 / (clean_bytes as f64 + cleanable_bytes as f64)
+}
+
+/// What decides about the records of a batch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Retention<'a> {
+    /// The newest offsets of the keys in the dirty part.
+    pub keys: &'a KeyMap,
+    /// Records from this offset on are not cleaned in this pass.
+    pub end: Offset,
+    /// The clock of the pass.
+    pub now: TimestampMs,
+    /// When the tombstones may go that this pass sees first.
+    pub horizon: TimestampMs,
+}
+
+/// Whether a record stays. `horizon` is that of its batch.
+pub(super) fn stays(
+    retention: &Retention<'_>,
+    offset: Offset,
+    key: Option<&[u8]>,
+    has_value: bool,
+    horizon: Option<TimestampMs>,
+) -> bool {
+    if offset >= retention.end {
+        return true;
+    }
+    let Some(key) = key else { return false };
+    let is_lasting = has_value || horizon.is_none_or(|horizon| retention.now < horizon);
+    is_lasting && !retention.keys.has_newer(key, offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cleaner::hash::HashKey;
+    use crate::config::TopicConfig;
+    use crate::types::{PayloadLocation, SegmentId};
+
+    fn entry(max_timestamp: TimestampMs) -> BatchEntry {
+        BatchEntry {
+            base_offset: 0,
+            record_count: 1,
+            crc: 0,
+            attributes: 0,
+            max_timestamp,
+            append_time: 700,
+            leader_epoch: 0,
+            location: PayloadLocation { segment: SegmentId(1), position: 0, length_bytes: 70 },
+        }
+    }
+
+    fn settings(name: &str, value: &str) -> EffectiveSettings {
+        let config = TopicConfig::new(1).set(name, value).unwrap();
+        config.settings().effective().clone()
+    }
+
+    #[test]
+    fn a_batch_is_old_enough_at_the_lag_and_not_a_millisecond_before() {
+        let settings = settings("min.compaction.lag.ms", "100");
+        let young = |max, now| is_too_young(&entry(max), &settings, now);
+        assert_eq!((young(500, 599), young(500, 600)), (true, false));
+        assert_eq!((young(-1, 799), young(-1, 800)), (true, false));
+        assert!(young(i64::MAX, i64::MAX - 1));
+        let without = EffectiveSettings::default();
+        assert!(!is_too_young(&entry(i64::MAX), &without, 0));
+    }
+
+    #[test]
+    fn cleaning_is_overdue_behind_the_greatest_lag_and_not_at_it() {
+        let settings = settings("max.compaction.lag.ms", "100");
+        let overdue = |oldest, now| overdue_ms(oldest, &settings, now);
+        assert_eq!((overdue(Some(500), 600), overdue(Some(500), 601)), (0, 1));
+        assert_eq!(overdue(None, i64::MAX), 0);
+        assert_eq!(overdue(Some(i64::MIN), i64::MAX), u64::MAX - 100);
+        assert_eq!(overdue_ms(Some(1), &EffectiveSettings::default(), i64::MAX), 0);
+    }
+
+    #[test]
+    fn a_record_stays_if_it_is_the_newest_of_its_key_and_its_horizon_is_not_reached() {
+        let mut keys = KeyMap::new(2, HashKey([0, 0]));
+        keys.put(b"k", 5);
+        let retention = Retention { keys: &keys, end: 10, now: 1000, horizon: 0 };
+        let check = |offset, key: Option<&[u8]>, has_value, horizon| {
+            stays(&retention, offset, key, has_value, horizon)
+        };
+        assert!(!check(4, Some(b"k"), true, None));
+        assert!(check(5, Some(b"k"), true, None));
+        assert!(check(6, Some(b"k"), true, Some(0)));
+        assert!(check(0, Some(b"other"), true, None));
+        assert!(!check(9, None, true, None));
+        assert!(check(10, None, true, None), "it lies behind the pass");
+        assert!(check(5, Some(b"k"), false, None), "the first pass keeps a tombstone");
+        assert!(check(5, Some(b"k"), false, Some(1001)));
+        assert!(!check(5, Some(b"k"), false, Some(1000)));
+        assert!(check(10, Some(b"k"), false, Some(0)));
+    }
+
+    #[test]
+    fn the_ratio_counts_what_can_be_cleaned_alone() {
+        assert_eq!(dirty_ratio(70, 70), 0.5);
+        assert_eq!((dirty_ratio(0, 70), dirty_ratio(70, 0), dirty_ratio(0, 0)), (1.0, 0.0, 0.0));
+    }
+}
