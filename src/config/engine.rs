@@ -150,6 +150,9 @@ engine_config! {
         max_decompressed_bytes: u64 = 64 * MIB, from 1, to GIB;
         /// Bytes that one fetch gives, but for a first batch that is larger by itself.
         max_fetch_bytes: u64 = 64 * MIB, from 1, to GIB;
+        /// Memory for the keys of a cleaner pass, some 40 bytes each. A partition with more
+        /// new keys is cleaned in several passes, each of which reads all of it.
+        cleaner_memory_bytes: u64 = 128 * MIB, from 64, to 64 * GIB;
         /// Topics. Each is held in memory with its name and settings.
         max_topics: u32 = 100_000, from 1, to 10_000_000;
         /// Partitions of all topics. Each is held in memory with its offsets and epochs.

@@ -56,16 +56,6 @@ pub enum Effect {
     None,
 }
 
-/// Which time a topic's records carry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum TimestampType {
-    /// The one that the producer gave.
-    #[default]
-    CreateTime,
-    /// The one at which the engine appended them.
-    LogAppendTime,
-}
-
 /// How a topic's old records go. Neither: only `delete_records` removes any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -90,7 +80,7 @@ pub(super) enum Value {
 
 const LONGEST: &str = "9223372036854775807";
 
-/// The words of `message.timestamp.type`, in the order of [`TimestampType`].
+/// The words of `message.timestamp.type`, in the order of its values.
 const TIMESTAMP_TYPES: &[&str] = &["CreateTime", "LogAppendTime"];
 
 /// The words of `cleanup.policy`, bit 0 and bit 1 of its value.
@@ -344,12 +334,6 @@ fn trim(text: &str) -> &str {
 impl CleanupPolicy {
     pub(super) fn from_bits(bits: u8) -> Self {
         Self { compact: bits & 1 != 0, delete: bits & 2 != 0 }
-    }
-}
-
-impl TimestampType {
-    pub(super) fn from_index(index: usize) -> Self {
-        if index == 0 { Self::CreateTime } else { Self::LogAppendTime }
     }
 }
 

@@ -11,7 +11,7 @@ mod topic_error;
 pub use engine::{EngineConfig, Maintenance};
 #[cfg(any(test, feature = "test-util"))]
 pub use fuzz::fuzz_topic_settings;
-pub use keys::{CleanupPolicy, ConfigKey, Domain, Effect, TOPIC_CONFIG_KEYS, TimestampType};
+pub use keys::{CleanupPolicy, ConfigKey, Domain, Effect, TOPIC_CONFIG_KEYS};
 pub use limits::{EngineConfigError, Limit, LimitProblem};
 pub use topic::{
     ConfigChange, ConfigOperation, EffectiveSettings, MAX_CONFIG_VALUE_BYTES, TopicConfig,

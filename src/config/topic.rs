@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::keys::{CleanupPolicy, ConfigKey, TOPIC_CONFIG_KEYS, TimestampType, Value, list_items};
+use super::keys::{CleanupPolicy, ConfigKey, TOPIC_CONFIG_KEYS, Value, list_items};
 use super::topic_error::{ConfigProblem, TopicConfigError};
+use crate::record::TimestampType;
 
 /// The longest text of a value: none that has a meaning comes near, and stored topics stay small.
 pub const MAX_CONFIG_VALUE_BYTES: usize = 1024;
@@ -279,7 +280,10 @@ impl EffectiveSettings {
                 self.cleanup_policy = CleanupPolicy::from_bits(bits);
             }
             ("message.timestamp.type", Value::Word(index)) => {
-                self.timestamp_type = TimestampType::from_index(index);
+                self.timestamp_type = match index {
+                    0 => TimestampType::CreateTime,
+                    _ => TimestampType::LogAppendTime,
+                };
             }
             ("message.timestamp.before.max.ms", Value::Integer(ms)) => {
                 self.timestamp_before_max_ms = ms;

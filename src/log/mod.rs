@@ -9,7 +9,7 @@
 mod chain;
 mod frame;
 #[cfg(any(test, feature = "test-util"))]
-pub mod fuzz;
+mod fuzz;
 mod reader;
 mod recovery;
 mod replay;
@@ -31,6 +31,8 @@ use crate::rules::BrokenRules;
 use crate::types::{AppliedCommit, CommitSequence, EngineId, PayloadLocation};
 
 pub use frame::{FrameLayout, frame_layout};
+#[cfg(any(test, feature = "test-util"))]
+pub use fuzz::{fuzz_decode_frame, fuzz_replay_segment, pack_segments};
 pub use reader::{MAX_OPEN_SEGMENTS, SegmentInfo};
 pub use recovery::RecoveredLog;
 pub use replay::{ReplayedFrame, ReplayedPayload};

@@ -205,7 +205,13 @@ impl Recovery<'_> {
         let Chain { links: chain, epoch } = source.find(&ids, self.applied.segment)?;
         let end = self.replay(&chain, replay)?;
         self.found.last = end.last;
-        self.found.epoch = epoch.saturating_add(1);
+        self.found.epoch = epoch.checked_add(1).ok_or_else(|| {
+            Corruption::in_segment(
+                end.segment,
+                0,
+                "a header tells the last epoch that there can be",
+            )
+        })?;
 
         let segments = Segments::new(self.files.clone(), self.directory.to_owned());
         let chained: Vec<SegmentId> =

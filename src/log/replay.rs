@@ -168,8 +168,11 @@ impl FrameReader {
         let Some(header) = FrameHeader::decode(bytes) else { return Ok(None) };
         let is_its_place = header.position == position
             && (header.segment == id || self.broken.breaks(Rule::W2SegmentInFrame));
+        // Commits are numbered from 1 up and never come as far: behind this one there is no number.
+        let has_number = header.sequence.0 < u64::MAX;
         let fits = header.frame_bytes().and_then(|bytes| position.checked_add(bytes));
-        Ok((is_its_place && fits.is_some_and(|behind| behind <= end)).then_some(header))
+        let fits = fits.is_some_and(|behind| behind <= end);
+        Ok((is_its_place && has_number && fits).then_some(header))
     }
 
     fn sum_holds(

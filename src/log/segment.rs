@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::frame::{u32_at, u64_at};
-use crate::error::StorageError;
+use crate::error::{Corruption, StorageError};
 use crate::io::{File, Files};
 use crate::rules::{BrokenRules, Rule};
 use crate::types::{CommitSequence, EngineId, SegmentId};
@@ -41,6 +41,8 @@ const MAGIC: [u8; 8] = *b"tidelog\0";
 const SUMMED_FROM: usize = 12;
 const BLOCK: usize = SEGMENT_HEADER_BYTES as usize;
 const NAME_DIGITS: usize = 20;
+/// Ids are given from 1 up and never reach this: a name with a greater one is none of ours.
+pub(super) const MAX_SEGMENT_ID: u64 = u64::MAX >> 1;
 const NAME_SUFFIX: &str = ".log";
 
 /// What the header block of a segment tells.
@@ -128,8 +130,7 @@ pub(super) fn file_name(id: SegmentId) -> String {
 pub(super) fn parse_file_name(name: &str) -> Option<SegmentId> {
     let digits = name.strip_suffix(NAME_SUFFIX)?;
     let is_ours = digits.len() == NAME_DIGITS && digits.bytes().all(|b| b.is_ascii_digit());
-    // The last number is none: there would be none after it.
-    digits.parse().ok().filter(|&id| is_ours && id < u64::MAX).map(SegmentId)
+    digits.parse().ok().filter(|&id| is_ours && id <= MAX_SEGMENT_ID).map(SegmentId)
 }
 
 /// An open segment, on the descriptor that writes it.
@@ -197,6 +198,11 @@ pub(super) fn create_unsynced(
     header: &SegmentHeader,
     broken: BrokenRules,
 ) -> Result<Segment, CreateFailure> {
+    if header.id.0 > MAX_SEGMENT_ID {
+        let what = "there is no id left for the segment behind it";
+        let error = Corruption::in_segment(header.previous_segment, 0, what);
+        return Err(CreateFailure::NotMade(error.into()));
+    }
     let path = directory.join(file_name(header.id));
     let wrap = |operation, error| StorageError::io(operation, &path, error);
     let created = match files.create(&path) {
@@ -287,7 +293,7 @@ mod tests {
     #[test]
     fn file_names_have_twenty_digits_and_nothing_else_is_a_segment() {
         assert_eq!(file_name(SegmentId(42)), "00000000000000000042.log");
-        for id in [0, 42, u64::MAX - 1] {
+        for id in [0, 42, MAX_SEGMENT_ID] {
             assert_eq!(parse_file_name(&file_name(SegmentId(id))), Some(SegmentId(id)));
         }
         for name in [

@@ -123,6 +123,9 @@ impl Progress {
     }
 
     fn halt_in(&self, state: &mut State, cause: StorageError) {
+        if self.broken.breaks(Rule::E3HaltRefuses) {
+            return;
+        }
         state.halted.get_or_insert_with(|| Arc::new(cause));
         self.is_halted.store(true, Ordering::SeqCst);
         self.changed.notify_all();

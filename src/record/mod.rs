@@ -41,11 +41,13 @@ mod framing;
 mod header;
 mod headers;
 mod raw;
+mod rebuild;
 mod records;
 mod refusal;
 mod stored;
 mod validate;
 mod varint;
+mod view;
 
 pub use attributes::{Attributes, Codec, TimestampType};
 pub use batch::{Batches, RecordBatch};
@@ -58,9 +60,11 @@ pub use data::{Header, IntoField, Record};
 pub use fault::{Field, RecordError, RecordFault, StreamFault};
 pub use header::{BatchHeader, HEADER_BYTES, NO_PRODUCER_ID, NO_SEQUENCE, stamp};
 pub use headers::{Headers, HeadersIter};
+pub use rebuild::{emptied, rebuild};
 pub use records::Records;
 pub use refusal::{
     AppendRefusal, MAX_REPORTED_RECORDS, RefusedReason, RefusedRecord, RefusedRecords,
 };
 pub use stored::{StoredBatch, ValidatedBatch};
 pub use validate::{AppendRules, validate_append};
+pub use view::{BatchView, RecordView, RecordViews, UnpackedBatch};

@@ -32,7 +32,7 @@ pub struct MemoryDisk {
     state: Arc<Mutex<DiskState>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct DiskState {
     directories: BTreeMap<PathBuf, Directory>,
     /// The number of the handle that was given last.
@@ -45,7 +45,7 @@ struct DiskState {
     writes_before_failure: Option<u64>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Directory {
     durable: Families,
     live: Families,
@@ -160,6 +160,13 @@ impl MemoryDisk {
         Self::default()
     }
 
+    /// A second disk in the same state, which goes its own way from now on. Open handles belong to
+    /// the first.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Self { state: Arc::new(Mutex::new(self.state.lock().clone())) }
+    }
+
     /// Ends the process that has stores open: handles fail from now on, and each store falls to
     /// its last complete flush. A flush that was under way may have ended or not, and a store that
     /// flushes by itself may hold any number of later writes: the seed decides.
@@ -193,6 +200,14 @@ impl MemoryDisk {
     /// Lets a write fail after `count` more that succeed.
     pub fn fail_write_after(&self, count: u64) {
         self.state.lock().writes_before_failure = Some(count);
+    }
+
+    /// Forgets the failures that have not come yet, and lets flushes become complete.
+    pub fn clear_faults(&self) {
+        let mut disk = self.state.lock();
+        disk.holds_flushes = false;
+        disk.failing_flush = None;
+        disk.writes_before_failure = None;
     }
 
     /// Removes the store of a directory, as if its files had been deleted.

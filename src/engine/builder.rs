@@ -1,0 +1,166 @@
+//! Opening an engine with more than a directory and limits, and the threads that an open engine has.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread::{Builder, JoinHandle};
+
+use parking_lot::Mutex;
+
+use super::{Engine, Inner};
+use crate::clock::{Clock, SystemClock};
+use crate::config::{EngineConfig, Maintenance};
+use crate::error::StorageError;
+use crate::io::{Files, SystemFiles};
+use crate::maintenance::run_background;
+use crate::recovery::{OpenError, OpenOptions, open};
+use crate::rules::BrokenRules;
+use crate::shared::Shared;
+use crate::store::OpenStore;
+
+/// Opens an engine with more than a directory and limits.
+#[derive(Debug)]
+#[must_use]
+pub struct EngineBuilder {
+    directory: PathBuf,
+    log_directory: Option<PathBuf>,
+    config: EngineConfig,
+    clock: Arc<dyn Clock>,
+    files: Arc<dyn Files>,
+    store: Option<Arc<dyn OpenStore>>,
+    seed: Option<u64>,
+    broken: BrokenRules,
+}
+
+impl EngineBuilder {
+    pub(super) fn new(directory: &Path) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            log_directory: None,
+            config: EngineConfig::default(),
+            clock: Arc::new(SystemClock::new()),
+            files: Arc::new(SystemFiles),
+            store: None,
+            seed: None,
+            broken: BrokenRules::NONE,
+        }
+    }
+
+    /// The engine's limits.
+    pub fn config(mut self, config: EngineConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Where time comes from; the machine's clocks unless it is set.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Another directory for the commit log, such as one on another disk.
+    pub fn log_dir(mut self, directory: impl AsRef<Path>) -> Self {
+        self.log_directory = Some(directory.as_ref().to_owned());
+        self
+    }
+
+    /// The file system; the real one unless it is set.
+    pub fn files(mut self, files: Arc<dyn Files>) -> Self {
+        self.files = files;
+        self
+    }
+
+    /// The index store; RocksDB unless it is set.
+    pub fn store(mut self, store: Arc<dyn OpenStore>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// The seed of random ids, for tests that must run the same every time.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Breaks rules on purpose, to show that they matter.
+    #[cfg(any(test, feature = "test-util"))]
+    pub fn broken(mut self, broken: BrokenRules) -> Self {
+        self.broken = broken;
+        self
+    }
+
+    /// Opens the engine, or makes it where there is none.
+    ///
+    /// # Errors
+    /// [`OpenError`]; log and index are as they were.
+    ///
+    /// # Panics
+    /// If no store is set in a build without RocksDB.
+    pub fn open(self) -> Result<Engine, OpenError> {
+        let options = OpenOptions {
+            store: self.store.unwrap_or_else(|| default_store(&self.config)),
+            directory: self.directory,
+            log_directory: self.log_directory,
+            config: self.config,
+            clock: self.clock,
+            files: self.files,
+            seed: self.seed.unwrap_or_else(random_seed),
+            broken: self.broken,
+        };
+        let (shared, recovered) = open(&options)?;
+        let threads = start_threads(&shared).inspect_err(|_| shut(&shared))?;
+        let inner = Inner {
+            shared,
+            recovered,
+            threads: Mutex::new(threads),
+            closing: AtomicBool::new(false),
+        };
+        Ok(Engine { inner: Arc::new(inner) })
+    }
+}
+
+#[cfg(feature = "rocksdb")]
+fn default_store(config: &EngineConfig) -> Arc<dyn OpenStore> {
+    Arc::new(crate::store::RocksOpener::new(config.block_cache_bytes))
+}
+
+#[cfg(not(feature = "rocksdb"))]
+fn default_store(_config: &EngineConfig) -> Arc<dyn OpenStore> {
+    panic!("this build has no RocksDB: set a store with `EngineBuilder::store`")
+}
+
+fn random_seed() -> u64 {
+    let mut seed = [0; 8];
+    let filled = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
+    // A system without randomness still has a clock; an id only has to be another one.
+    if filled.is_err() {
+        return SystemClock::new().now_ms().unsigned_abs();
+    }
+    u64::from_ne_bytes(seed)
+}
+
+/// What a thread of the engine does until the engine is closed.
+type Job = fn(&Shared);
+
+fn start_threads(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, OpenError> {
+    if shared.config.maintenance == Maintenance::Manual {
+        return Ok(Vec::new());
+    }
+    let jobs: [(&str, Job); 3] = [
+        ("tidelog-commit", |shared| shared.queue.run_committer()),
+        ("tidelog-sync", |shared| shared.queue.run_syncer()),
+        ("tidelog-maintenance", run_background),
+    ];
+    let start = |(name, job): (&str, Job)| {
+        let shared = Arc::clone(shared);
+        Builder::new().name(name.to_owned()).spawn(move || job(&shared))
+    };
+    let threads: Result<Vec<_>, _> = jobs.into_iter().map(start).collect();
+    let failed = |error| StorageError::io("start a thread", Path::new("tidelog"), error);
+    Ok(threads.map_err(failed)?)
+}
+
+pub(super) fn shut(shared: &Shared) {
+    shared.queue.close(None);
+    shared.pipeline.end_work();
+}
