@@ -4,9 +4,10 @@
 use proptest::prelude::*;
 use tidelog::config::{
     ConfigChange, ConfigKey, ConfigOperation, ConfigProblem, Domain, Effect,
-    MAX_CONFIG_VALUE_BYTES, TOPIC_CONFIG_KEYS, TimestampType, TopicConfig, TopicConfigError,
-    TopicSettings, fuzz_topic_settings,
+    MAX_CONFIG_VALUE_BYTES, TOPIC_CONFIG_KEYS, TopicConfig, TopicConfigError, TopicSettings,
+    fuzz_topic_settings,
 };
+use tidelog::record::TimestampType;
 
 fn key(name: &str) -> &'static ConfigKey {
     ConfigKey::find(name).expect("the name is in the table")

@@ -1,0 +1,109 @@
+//! Offsets of consumer groups: kept over a killed process, replaced by later ones, gone with their topic.
+
+mod common;
+
+use common::TestEngine;
+use tidelog::{Engine, GroupError, GroupOffset, Partition, TopicConfig};
+
+fn offset(offset: i64, metadata: &str) -> GroupOffset {
+    GroupOffset { offset, leader_epoch: 3, metadata: metadata.to_owned() }
+}
+
+fn partitions(engine: &Engine, name: &str) -> Vec<Partition> {
+    engine.create_topic(name, TopicConfig::new(2)).expect("it is made").partitions()
+}
+
+#[test]
+fn what_was_committed_is_there_after_a_kill_and_a_later_commit_replaces_it() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let topic = partitions(&engine, "t");
+    engine.commit_group_offsets("g", vec![(topic[0].clone(), offset(9, "first"))]).unwrap();
+    let later = vec![(topic[0].clone(), offset(4, "")), (topic[1].clone(), offset(i64::MAX, "m"))];
+    engine.commit_group_offsets("g", later).unwrap();
+    drop(engine);
+    test.kill();
+    let engine = test.open();
+    let topic = engine.topic("t").unwrap().partitions();
+    assert_eq!(engine.group_offset("g", &topic[0]).unwrap(), Some(offset(4, "")));
+    assert_eq!(engine.group_offset("g", &topic[1]).unwrap(), Some(offset(i64::MAX, "m")));
+    assert!(engine.verify().unwrap().is_content());
+}
+
+#[test]
+fn of_one_partition_twice_in_a_commit_the_last_counts() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let topic = partitions(&engine, "t");
+    let twice = vec![(topic[0].clone(), offset(1, "a")), (topic[0].clone(), offset(2, "b"))];
+    engine.commit_group_offsets("g", twice).unwrap();
+    assert_eq!(engine.group_offset("g", &topic[0]).unwrap(), Some(offset(2, "b")));
+    engine.commit_group_offsets("g", Vec::new()).unwrap();
+}
+
+#[test]
+fn groups_with_names_that_begin_alike_do_not_see_each_other() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let topic = partitions(&engine, "t");
+    let longest = "g".repeat(32_767);
+    let names = ["", "g", "gg", "g\u{ff}", "\u{10ffff}", &longest];
+    for (at, group) in (0..).zip(names) {
+        engine.commit_group_offsets(group, vec![(topic[1].clone(), offset(at, group))]).unwrap();
+    }
+    for (at, group) in (0..).zip(names) {
+        let all = engine.group_offsets(group).unwrap();
+        assert_eq!(all.len(), 1);
+        assert_eq!((all[0].0.index(), &all[0].1), (1, &offset(at, group)));
+    }
+    assert!(engine.group_offsets("none").unwrap().is_empty());
+    assert_eq!(engine.group_offset("none", &topic[1]).unwrap(), None);
+}
+
+#[test]
+fn a_name_or_metadata_one_byte_above_its_limit_is_refused() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let topic = partitions(&engine, "t");
+    let too_long = "g".repeat(32_768);
+    let refused = engine.commit_group_offsets(&too_long, vec![(topic[0].clone(), offset(1, ""))]);
+    assert!(matches!(refused, Err(GroupError::GroupTooLong { length_bytes: 32_768 })));
+    assert!(engine.group_offsets(&too_long).is_err());
+    assert!(engine.group_offset(&too_long, &topic[0]).is_err());
+
+    let note = "m".repeat(32_767);
+    engine.commit_group_offsets("g", vec![(topic[0].clone(), offset(1, &note))]).unwrap();
+    let too_long = vec![(topic[0].clone(), offset(2, &(note.clone() + "m")))];
+    let refused = engine.commit_group_offsets("g", too_long);
+    assert!(matches!(refused, Err(GroupError::MetadataTooLong { length_bytes: 32_768 })));
+    assert_eq!(engine.group_offset("g", &topic[0]).unwrap(), Some(offset(1, &note)));
+}
+
+#[test]
+fn offsets_go_with_their_topic_and_one_made_anew_has_none() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let (old, other) = (partitions(&engine, "t"), partitions(&engine, "u"));
+    let offsets = vec![(old[0].clone(), offset(5, "")), (other[0].clone(), offset(6, ""))];
+    engine.commit_group_offsets("g", offsets).unwrap();
+    engine.delete_topic("t").unwrap();
+    let refused = engine.commit_group_offsets("g", vec![(old[0].clone(), offset(7, ""))]);
+    assert!(matches!(refused, Err(GroupError::UnknownPartition { .. })));
+    assert_eq!(engine.group_offset("g", &old[0]).unwrap(), None);
+    let new = partitions(&engine, "t");
+    assert_eq!(engine.group_offset("g", &new[0]).unwrap(), None);
+    let left = engine.group_offsets("g").unwrap();
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0].1, offset(6, ""));
+}
+
+#[test]
+fn one_topic_that_is_gone_refuses_the_whole_commit() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let (gone, there) = (partitions(&engine, "t"), partitions(&engine, "u"));
+    engine.delete_topic("t").unwrap();
+    let offsets = vec![(there[0].clone(), offset(5, "")), (gone[0].clone(), offset(6, ""))];
+    assert!(engine.commit_group_offsets("g", offsets).is_err());
+    assert!(engine.group_offsets("g").unwrap().is_empty());
+}
