@@ -1,0 +1,90 @@
+//! Changes of topics in a world: each is answered once it survives power loss.
+
+use std::collections::BTreeMap;
+
+use tidelog::config::{ConfigChange, ConfigOperation};
+use tidelog::{
+    AddPartitionsError, AlterTopicError, CreateTopicError, DeleteTopicError, StorageError,
+    TopicConfig,
+};
+
+use crate::model::{Effect, LOG_TIME, TIMESTAMP_TYPE};
+use crate::world::World;
+
+impl World {
+    pub fn create(&mut self, name: &str, count: u32, log_time: bool) -> Result<(), String> {
+        let mut config = TopicConfig::new(count);
+        let mut settings = BTreeMap::new();
+        if log_time {
+            config = config.set(TIMESTAMP_TYPE, LOG_TIME).map_err(|error| error.to_string())?;
+            settings.insert(TIMESTAMP_TYPE.to_owned(), LOG_TIME.to_owned());
+        }
+        let name_text = name.to_owned();
+        let effect = Effect::Create { name: name_text, partition_count: count, settings, id: None };
+        let number = self.model.attempt(effect);
+        match self.engine().create_topic(name, config) {
+            Ok(topic) => {
+                let id = topic.id();
+                self.topics_changed(number, Ok(()))?;
+                self.model.name_topic(number, id);
+                self.model.given.topic(id, number)
+            }
+            Err(CreateTopicError::Storage(error)) => self.topics_changed(number, Err(error)),
+            Err(error) => Err(format!("topic {name} was not made: {error}")),
+        }
+    }
+
+    pub fn delete(&mut self, name: &str) -> Result<(), String> {
+        let number = self.model.attempt(Effect::Delete { name: name.to_owned() });
+        match self.engine().delete_topic(name) {
+            Ok(()) => self.topics_changed(number, Ok(())),
+            Err(DeleteTopicError::Storage(error)) => self.topics_changed(number, Err(error)),
+            Err(error) => Err(format!("topic {name} was not deleted: {error}")),
+        }
+    }
+
+    pub fn grow(&mut self, name: &str, total_count: u32) -> Result<(), String> {
+        let effect = Effect::Grow { name: name.to_owned(), total_count };
+        let number = self.model.attempt(effect);
+        match self.engine().add_partitions(name, total_count) {
+            Ok(_) => self.topics_changed(number, Ok(())),
+            Err(AddPartitionsError::Storage(error)) => self.topics_changed(number, Err(error)),
+            Err(error) => Err(format!("topic {name} did not grow: {error}")),
+        }
+    }
+
+    pub fn alter(&mut self, name: &str, setting: &str, value: Option<&str>) -> Result<(), String> {
+        let effect = Effect::Alter {
+            name: name.to_owned(),
+            setting: setting.to_owned(),
+            value: value.map(str::to_owned),
+        };
+        let number = self.model.attempt(effect);
+        let operation =
+            value.map_or(ConfigOperation::Delete, |value| ConfigOperation::Set(value.into()));
+        let change = ConfigChange { name: setting.to_owned(), operation };
+        match self.engine().alter_topic(name, &[change]) {
+            Ok(()) => self.topics_changed(number, Ok(())),
+            Err(AlterTopicError::Storage(error)) => self.topics_changed(number, Err(error)),
+            Err(error) => Err(format!("topic {name} was not changed: {error}")),
+        }
+    }
+
+    /// A change of topics is answered once it survives power loss (rule D1).
+    fn topics_changed(
+        &mut self,
+        number: usize,
+        result: Result<(), StorageError>,
+    ) -> Result<(), String> {
+        match &result {
+            Ok(()) => {
+                self.model.acknowledge(number);
+                self.model.settle(number);
+            }
+            // Where the engine goes on nothing was written.
+            Err(_) if !self.engine().metrics().halted => self.model.withdraw(number),
+            Err(_) => {}
+        }
+        self.expect_storage(result)
+    }
+}
