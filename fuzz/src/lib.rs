@@ -3,8 +3,14 @@
 #![forbid(unsafe_code)]
 
 mod decode_record_batch;
+mod decode_store_value;
 mod encode_decode;
+mod engine_ops;
 mod other_decoder;
 
 pub use decode_record_batch::decode_record_batch;
+pub use decode_store_value::decode_store_value;
 pub use encode_decode::encode_decode;
+pub use engine_ops::{engine_ops, engine_ops_breaking, show_operations};
+pub use tidelog::config::fuzz_topic_settings as topic_config;
+pub use tidelog::log::{fuzz_decode_frame as decode_frame, fuzz_replay_segment as replay_segment};

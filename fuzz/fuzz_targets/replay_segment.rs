@@ -1,0 +1,5 @@
+//! libFuzzer's entry to the target of the same name.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tidelog_fuzz::replay_segment(data));
