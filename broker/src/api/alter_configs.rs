@@ -1,0 +1,107 @@
+//! AlterConfigs, versions 0 to 2: all entries of a topic are replaced; what is not named goes back
+//! to its default. A resource or an entry twice and a null value are INVALID_REQUEST, as are
+//! resources that are no topics.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use kafka_protocol::messages::alter_configs_request::AlterConfigsResource;
+use kafka_protocol::messages::alter_configs_response::AlterConfigsResourceResponse;
+use kafka_protocol::messages::{AlterConfigsRequest, AlterConfigsResponse};
+use tidelog::{AlterTopicError, Topic, TopicSettings};
+
+use super::{configs, text};
+use crate::context::{Context, Session, off_the_loop};
+use crate::fault::Fault;
+use crate::security::Action;
+
+pub(super) const VERSIONS: (i16, i16) = (0, 2);
+
+pub(super) async fn answer(
+    context: &Arc<Context>,
+    session: &Session,
+    request: AlterConfigsRequest,
+) -> AlterConfigsResponse {
+    let session = session.clone();
+    off_the_loop(context, move |context| alter(context, &session, &request)).await
+}
+
+fn alter(
+    context: &Context,
+    session: &Session,
+    request: &AlterConfigsRequest,
+) -> AlterConfigsResponse {
+    let mut times: HashMap<(i8, &str), usize> = HashMap::new();
+    for resource in &request.resources {
+        *times.entry((resource.resource_type, &*resource.resource_name)).or_default() += 1;
+    }
+    let mut responses = Vec::new();
+    for resource in &request.resources {
+        let outcome = match times.remove(&(resource.resource_type, &*resource.resource_name)) {
+            None => continue,
+            Some(1) => one(context, session, resource, request.validate_only),
+            Some(_) => Err(Fault::invalid_request("the resource is there twice")),
+        };
+        let answer = AlterConfigsResourceResponse::default()
+            .with_resource_type(resource.resource_type)
+            .with_resource_name(resource.resource_name.clone());
+        responses.push(match outcome {
+            Ok(()) => answer,
+            Err(fault) => {
+                answer.with_error_code(fault.code).with_error_message(Some(text(fault.message)))
+            }
+        });
+    }
+    AlterConfigsResponse::default().with_responses(responses)
+}
+
+fn one(
+    context: &Context,
+    session: &Session,
+    resource: &AlterConfigsResource,
+    validate_only: bool,
+) -> Result<(), Fault> {
+    let (kind, name) = (resource.resource_type, resource.resource_name.as_str());
+    let topic = topic(context, session, kind, name)?;
+    let mut seen = HashSet::new();
+    let mut entries = Vec::new();
+    for entry in &resource.configs {
+        let name = entry.name.as_str();
+        if !seen.insert(name) {
+            return Err(Fault::invalid_request(format!("the entry is there twice: name={name}")));
+        }
+        let value = entry.value.as_deref().ok_or_else(|| {
+            Fault::invalid_request(format!("a value must not be null: name={name}"))
+        })?;
+        entries.push((name, value));
+    }
+    let settings = TopicSettings::from_values(entries).map_err(|error| configs::fault(&error))?;
+    if validate_only {
+        return Ok(());
+    }
+    let altered = context.engine.set_topic_settings(topic.name(), settings);
+    altered.map_err(|error| fault_of(&error))
+}
+
+/// The topic that a resource names, where the connection may alter it.
+pub(super) fn topic(
+    context: &Context,
+    session: &Session,
+    kind: i8,
+    name: &str,
+) -> Result<Topic, Fault> {
+    if kind != configs::TOPIC {
+        let message = format!("only topics have a configuration here: resource_type={kind}");
+        return Err(Fault::invalid_request(message));
+    }
+    context.topic(&session.access, Action::AlterConfigs, name)
+}
+
+/// What a client is told of a configuration that was not changed.
+pub(super) fn fault_of(error: &AlterTopicError) -> Fault {
+    match error {
+        AlterTopicError::UnknownTopic { .. } => Fault::unknown(),
+        AlterTopicError::Config(error) => configs::fault(error),
+        _ => Fault::storage(error),
+    }
+}

@@ -1,0 +1,113 @@
+//! DeleteTopics, versions 1 to 6: by name, from 6 also by id. One topic twice, or a name together
+//! with an id, is INVALID_REQUEST. Each topic is deleted or refused by itself; committed offsets of
+//! groups go with it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
+use kafka_protocol::messages::delete_topics_response::DeletableTopicResult;
+use kafka_protocol::messages::{DeleteTopicsRequest, DeleteTopicsResponse, TopicName};
+use tidelog::types::TopicId;
+use tidelog::{DeleteTopicError, Topic};
+use uuid::Uuid;
+
+use super::text;
+use crate::context::{Context, Session, off_the_loop};
+use crate::fault::Fault;
+use crate::security::Action;
+
+pub(super) const VERSIONS: (i16, i16) = (1, 6);
+/// The first version that names topics by id as well.
+const BY_ID: i16 = 6;
+
+pub(super) async fn answer(
+    context: &Arc<Context>,
+    session: &Session,
+    version: i16,
+    request: DeleteTopicsRequest,
+) -> DeleteTopicsResponse {
+    let session = session.clone();
+    let work = move |context: &Context| delete(context, &session, version, request);
+    off_the_loop(context, work).await
+}
+
+fn delete(
+    context: &Context,
+    session: &Session,
+    version: i16,
+    request: DeleteTopicsRequest,
+) -> DeleteTopicsResponse {
+    let asked = if version >= BY_ID {
+        request.topics
+    } else {
+        let by_name = |name| DeleteTopicState::default().with_name(Some(name));
+        request.topic_names.into_iter().map(by_name).collect()
+    };
+    let mut times: HashMap<(Option<TopicName>, Uuid), usize> = HashMap::new();
+    for topic in &asked {
+        *times.entry((topic.name.clone(), topic.topic_id)).or_default() += 1;
+    }
+    let mut responses = Vec::new();
+    for topic in asked {
+        let Some(times) = times.remove(&(topic.name.clone(), topic.topic_id)) else { continue };
+        let outcome = one(context, session, &topic, times);
+        responses.push(result(context, session, version, topic, outcome));
+    }
+    DeleteTopicsResponse::default().with_responses(responses)
+}
+
+fn one(
+    context: &Context,
+    session: &Session,
+    asked: &DeleteTopicState,
+    times: usize,
+) -> Result<Topic, Fault> {
+    if times > 1 {
+        return Err(Fault::invalid_request("the topic is there twice"));
+    }
+    let access = &session.access;
+    let topic = match (&asked.name, asked.topic_id.is_nil()) {
+        (Some(name), true) => context.topic(access, Action::Delete, name)?,
+        (None, false) => {
+            let id = TopicId::from_bytes(asked.topic_id.into_bytes());
+            context.topic_by_id(access, Action::Delete, id)?
+        }
+        _ => return Err(Fault::invalid_request("a topic has a name or an id, and not both")),
+    };
+    match context.engine.delete_topic(topic.name().as_str()) {
+        Ok(()) => Ok(topic),
+        Err(DeleteTopicError::UnknownTopic { .. }) => Err(Fault::unknown()),
+        Err(error) => Err(Fault::storage(&error)),
+    }
+}
+
+fn result(
+    context: &Context,
+    session: &Session,
+    version: i16,
+    asked: DeleteTopicState,
+    outcome: Result<Topic, Fault>,
+) -> DeletableTopicResult {
+    let id = asked.topic_id;
+    let answer = DeletableTopicResult::default().with_name(asked.name).with_topic_id(id);
+    match outcome {
+        Ok(topic) => answer
+            .with_name(Some(TopicName(text(topic.name().as_str()))))
+            .with_topic_id(Uuid::from_bytes(*topic.id().as_bytes())),
+        Err(fault) => {
+            let answer = answer.with_error_code(fault.code);
+            // Who may see a topic but not delete it is told its name.
+            let id = TopicId::from_bytes(id.into_bytes());
+            let seen = context.topic_by_id(&session.access, Action::Describe, id).ok();
+            let answer = match seen {
+                Some(topic) => answer.with_name(Some(TopicName(text(topic.name().as_str())))),
+                None => answer,
+            };
+            if version >= 5 {
+                return answer.with_error_message(Some(text(fault.message)));
+            }
+            answer
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Fetch, versions 4 to 18: whole batches, with a long poll. The answer waits for `min_bytes` until
+//! `max_wait_ms` is over; an offset out of range, an epoch that does not fit and the end of a topic
+//! end the wait. The first partition with data gives at least one batch, whatever the limits say.
+//! Sessions are declined: the answer to a first fetch has session id 0, any other id is
+//! FETCH_SESSION_ID_NOT_FOUND. From 13 on topics have ids.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kafka_protocol::error::ResponseError;
+use kafka_protocol::messages::fetch_response::{
+    EpochEndOffset, FetchableTopicResponse, PartitionData,
+};
+use kafka_protocol::messages::{FetchRequest, FetchResponse};
+use tidelog::types::{Isolation, Watermarks};
+use tidelog::{FetchError, FetchOptions, Partition, StorageError};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::fetch_parts::{self, Slot};
+use super::{Answer, Closing, Peer, Reply, encode};
+use crate::context::{Context, off_the_loop};
+use crate::fault::{Fault, sentence};
+use crate::wire::budget::Held;
+use crate::wire::head::Start;
+
+pub(super) const VERSIONS: (i16, i16) = (4, 18);
+
+/// One partition to read.
+#[derive(Debug, Clone)]
+pub(super) struct Wanted {
+    pub(super) partition: Partition,
+    pub(super) offset: i64,
+    pub(super) max_bytes: usize,
+    pub(super) leader_epoch: i32,
+    pub(super) last_fetched_epoch: i32,
+}
+
+/// What was read of one partition.
+#[derive(Debug)]
+pub(super) enum Read {
+    /// Batches, perhaps none, and the watermarks of the same instant.
+    Data(Watermarks, Bytes),
+    /// The client's log parted from this one here.
+    Diverging { epoch: i32, end_offset: i64 },
+    /// It cannot be read.
+    Refused(Fault),
+}
+
+pub(super) async fn reply(
+    context: &Arc<Context>,
+    peer: &Peer,
+    start: Start,
+    request: FetchRequest,
+) -> Result<Reply, Closing> {
+    let answer = |response: &FetchResponse, held| {
+        let bytes = encode(start, response);
+        Ok(Reply::Answer(Answer { bytes, then_close: false, held }))
+    };
+    let refused = |fault: &Fault| {
+        answer(&FetchResponse::default().with_error_code(fault.code), Held::default())
+    };
+    if let Err(fault) = check_session(&request) {
+        return refused(&fault);
+    }
+    let isolation = match isolation_of(request.isolation_level) {
+        Ok(isolation) => isolation,
+        Err(fault) => return refused(&fault),
+    };
+    let asked = fetch_parts::of(context, &peer.session, start.version, &request);
+    let wanted: Arc<[Wanted]> = asked.wanted().cloned().collect();
+    let terms = Terms { isolation, max_bytes: usize::try_from(request.max_bytes).unwrap_or(0) };
+    let (reads, held) = wait_and_read(context, &peer.gone, &request, wanted, terms).await;
+    let topics = respond(start.version, asked.topics, reads);
+    answer(&FetchResponse::default().with_responses(topics), held)
+}
+
+/// What holds for all partitions of a request.
+#[derive(Debug, Clone, Copy)]
+struct Terms {
+    isolation: Isolation,
+    max_bytes: usize,
+}
+
+/// Reads, and reads again whenever something new may be there, until it is enough or the time is
+/// over.
+async fn wait_and_read(
+    context: &Arc<Context>,
+    gone: &Notify,
+    request: &FetchRequest,
+    wanted: Arc<[Wanted]>,
+    terms: Terms,
+) -> (Vec<Read>, Held) {
+    let (reads, held) = read(context, &wanted, terms).await;
+    let wait = u64::try_from(request.max_wait_ms).unwrap_or(0);
+    let min_bytes = usize::try_from(request.min_bytes).unwrap_or(0);
+    if wait == 0 || wanted.is_empty() || is_enough(&reads, min_bytes) {
+        return (reads, held);
+    }
+    drop((reads, held));
+    let wait = Duration::from_millis(wait).min(context.limits.max_fetch_wait);
+    let news = Arc::new(Notify::new());
+    let tell = Arc::clone(&news);
+    let partitions: Vec<Partition> = wanted.iter().map(|one| one.partition.clone()).collect();
+    let _listening = context.engine.listen(&partitions, move || tell.notify_one());
+    let mut draining = context.draining.clone();
+    let mut last = None;
+    context.metrics.waiting_fetches.up();
+    let waited = timeout(wait, async {
+        loop {
+            // Read behind the start of listening, so that nothing falls between.
+            let (reads, held) = read(context, &wanted, terms).await;
+            let enough = is_enough(&reads, min_bytes);
+            last = Some((reads, held));
+            if enough {
+                return;
+            }
+            tokio::select! {
+                () = news.notified() => {}
+                () = gone.notified() => return,
+                _ = draining.wait_for(|&draining| draining) => return,
+            }
+        }
+    });
+    // That the time is over is no error: what was read last is the answer.
+    let _ = waited.await;
+    context.metrics.waiting_fetches.down();
+    match last {
+        Some(last) => last,
+        None => read(context, &wanted, terms).await,
+    }
+}
+
+fn is_enough(reads: &[Read], min_bytes: usize) -> bool {
+    let mut bytes = 0;
+    for read in reads {
+        match read {
+            Read::Data(_, batches) => bytes += batches.len(),
+            Read::Diverging { .. } | Read::Refused(_) => return true,
+        }
+    }
+    bytes >= min_bytes
+}
+
+/// Reads every partition once, in order, within the limits and the memory that is free.
+async fn read(context: &Arc<Context>, wanted: &Arc<[Wanted]>, terms: Terms) -> (Vec<Read>, Held) {
+    let asked = terms.max_bytes.min(context.limits.max_fetch_bytes);
+    let (mut held, mut left) = context.budget.take_up_to(asked);
+    let wanted = Arc::clone(wanted);
+    let work = move |context: &Context| {
+        let mut reads = Vec::with_capacity(wanted.len());
+        let mut nothing_yet = true;
+        for one in &*wanted {
+            let options = FetchOptions::new()
+                .max_bytes(one.max_bytes.min(left) as u64)
+                .at_least_one(nothing_yet)
+                .isolation(terms.isolation)
+                .visibility(context.rules.visibility());
+            let read = read_one(context, one, options);
+            if let Read::Data(_, bytes) = &read {
+                left = left.saturating_sub(bytes.len());
+                nothing_yet &= bytes.is_empty();
+            }
+            reads.push(read);
+        }
+        reads
+    };
+    let reads = off_the_loop(context, work).await;
+    let bytes =
+        reads.iter().map(|read| if let Read::Data(_, bytes) = read { bytes.len() } else { 0 });
+    // Held twice: as it was read, and in the answer.
+    held.shrink_to(2 * bytes.sum::<usize>());
+    (reads, held)
+}
+
+fn read_one(context: &Context, wanted: &Wanted, options: FetchOptions) -> Read {
+    if let Err(fault) = check_epoch(context, &wanted.partition, wanted.leader_epoch) {
+        return Read::Refused(fault);
+    }
+    if let Some(read) = check_last_fetched(context, wanted) {
+        return read;
+    }
+    match context.engine.fetch(&wanted.partition, wanted.offset, options) {
+        Ok(fetched) => Read::Data(fetched.watermarks, fetched.bytes),
+        Err(error) => Read::Refused(fetch_fault(&error)),
+    }
+}
+
+/// Whether the client's last record is one of this log: an epoch that the log never had, or one
+/// that ended before the offset, is not.
+fn check_last_fetched(context: &Context, wanted: &Wanted) -> Option<Read> {
+    if wanted.last_fetched_epoch < 0 {
+        return None;
+    }
+    let Some(end) = context.engine.epoch_end(&wanted.partition, wanted.last_fetched_epoch) else {
+        let message = format!("the log never had this epoch: epoch={}", wanted.last_fetched_epoch);
+        return Some(Read::Refused(Fault::new(ResponseError::OffsetOutOfRange, message)));
+    };
+    (end.leader_epoch < wanted.last_fetched_epoch || end.end_offset < wanted.offset)
+        .then_some(Read::Diverging { epoch: end.leader_epoch, end_offset: end.end_offset })
+}
+
+/// Compares the leader epoch that a client knows (-1: none) with the partition's.
+pub(super) fn check_epoch(
+    context: &Context,
+    partition: &Partition,
+    known: i32,
+) -> Result<(), Fault> {
+    if partition.topic().is_deleted() {
+        return Err(Fault::unknown());
+    }
+    let epoch = context.engine.leader_epoch();
+    let message = format!("the leader epoch is another one: epoch={epoch} client={known}");
+    match known {
+        -1 => Ok(()),
+        known if known > epoch => Err(Fault::new(ResponseError::UnknownLeaderEpoch, message)),
+        known if known < epoch => Err(Fault::new(ResponseError::FencedLeaderEpoch, message)),
+        _ => Ok(()),
+    }
+}
+
+/// Kafka's isolation levels.
+pub(super) fn isolation_of(level: i8) -> Result<Isolation, Fault> {
+    match level {
+        0 => Ok(Isolation::Uncommitted),
+        1 => Ok(Isolation::Committed),
+        _ => {
+            let message = format!("there is no such isolation level: level={level}");
+            Err(Fault::new(ResponseError::UnknownServerError, message))
+        }
+    }
+}
+
+fn check_session(request: &FetchRequest) -> Result<(), Fault> {
+    let (id, epoch) = (request.session_id, request.session_epoch);
+    if epoch == -1 || (id == 0 && epoch == 0) {
+        return Ok(());
+    }
+    Err(Fault::new(ResponseError::FetchSessionIdNotFound, "sessions are not kept"))
+}
+
+fn fetch_fault(error: &FetchError) -> Fault {
+    match error {
+        FetchError::OffsetOutOfRange { .. } => {
+            Fault::new(ResponseError::OffsetOutOfRange, error.to_string())
+        }
+        FetchError::UnknownPartition { .. } => Fault::unknown(),
+        FetchError::Storage(error) => storage_fault(error),
+        _ => Fault::storage(error),
+    }
+}
+
+/// The code for a partition that the storage cannot read.
+pub(super) fn storage_fault(error: &StorageError) -> Fault {
+    let reason = sentence(error);
+    tracing::error!(%reason, "a partition could not be read");
+    match error {
+        StorageError::Corruption(_) => Fault::new(ResponseError::CorruptMessage, reason),
+        _ => Fault::new(ResponseError::KafkaStorageError, reason),
+    }
+}
+
+fn respond(
+    version: i16,
+    topics: Vec<fetch_parts::AskedTopic>,
+    reads: Vec<Read>,
+) -> Vec<FetchableTopicResponse> {
+    let mut reads = reads.into_iter();
+    let topics = topics.into_iter().map(|topic| {
+        let partitions = topic.partitions.into_iter().map(|(index, slot)| {
+            let answer = PartitionData::default()
+                .with_partition_index(index)
+                .with_high_watermark(-1)
+                .with_records(Some(Bytes::new()));
+            match slot {
+                Slot::Refused(fault) => answer.with_error_code(fault.code),
+                Slot::Wanted(_) => {
+                    let read = reads.next().expect("every wanted partition was read");
+                    partition_answer(version, answer, read)
+                }
+            }
+        });
+        FetchableTopicResponse::default()
+            .with_topic(topic.name)
+            .with_topic_id(topic.id)
+            .with_partitions(partitions.collect())
+    });
+    topics.collect()
+}
+
+fn partition_answer(version: i16, answer: PartitionData, read: Read) -> PartitionData {
+    match read {
+        Read::Refused(fault) => answer.with_error_code(fault.code),
+        Read::Diverging { epoch, end_offset } => answer.with_diverging_epoch(
+            EpochEndOffset::default().with_epoch(epoch).with_end_offset(end_offset),
+        ),
+        Read::Data(marks, bytes) => {
+            let answer = answer
+                .with_high_watermark(marks.high_watermark)
+                .with_last_stable_offset(marks.last_stable)
+                .with_records(Some(bytes));
+            if version >= 5 { answer.with_log_start_offset(marks.log_start) } else { answer }
+        }
+    }
+}

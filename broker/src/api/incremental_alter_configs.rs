@@ -1,0 +1,94 @@
+//! IncrementalAlterConfigs, versions 0 and 1: single entries of topics are set (0), deleted (1),
+//! added to (2) or taken from (3). One wrong entry leaves its topic as it was. A resource or an
+//! entry twice, a null value to set and an operation that does not exist are INVALID_REQUEST.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use kafka_protocol::messages::incremental_alter_configs_request::AlterConfigsResource;
+use kafka_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
+use kafka_protocol::messages::{IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
+use tidelog::config::{ConfigChange, ConfigOperation};
+
+use super::{alter_configs, configs, text};
+use crate::context::{Context, Session, off_the_loop};
+use crate::fault::Fault;
+
+pub(super) const VERSIONS: (i16, i16) = (0, 1);
+
+pub(super) async fn answer(
+    context: &Arc<Context>,
+    session: &Session,
+    request: IncrementalAlterConfigsRequest,
+) -> IncrementalAlterConfigsResponse {
+    let session = session.clone();
+    off_the_loop(context, move |context| alter(context, &session, &request)).await
+}
+
+fn alter(
+    context: &Context,
+    session: &Session,
+    request: &IncrementalAlterConfigsRequest,
+) -> IncrementalAlterConfigsResponse {
+    let mut times: HashMap<(i8, &str), usize> = HashMap::new();
+    for resource in &request.resources {
+        *times.entry((resource.resource_type, &*resource.resource_name)).or_default() += 1;
+    }
+    let mut responses = Vec::new();
+    for resource in &request.resources {
+        let outcome = match times.remove(&(resource.resource_type, &*resource.resource_name)) {
+            None => continue,
+            Some(1) => one(context, session, resource, request.validate_only),
+            Some(_) => Err(Fault::invalid_request("the resource is there twice")),
+        };
+        let answer = AlterConfigsResourceResponse::default()
+            .with_resource_type(resource.resource_type)
+            .with_resource_name(resource.resource_name.clone());
+        responses.push(match outcome {
+            Ok(()) => answer,
+            Err(fault) => {
+                answer.with_error_code(fault.code).with_error_message(Some(text(fault.message)))
+            }
+        });
+    }
+    IncrementalAlterConfigsResponse::default().with_responses(responses)
+}
+
+fn one(
+    context: &Context,
+    session: &Session,
+    resource: &AlterConfigsResource,
+    validate_only: bool,
+) -> Result<(), Fault> {
+    let (kind, name) = (resource.resource_type, resource.resource_name.as_str());
+    let topic = alter_configs::topic(context, session, kind, name)?;
+    let mut seen = HashSet::new();
+    let mut changes = Vec::new();
+    for entry in &resource.configs {
+        let name = entry.name.as_str();
+        if !seen.insert(name) {
+            return Err(Fault::invalid_request(format!("the entry is there twice: name={name}")));
+        }
+        let operation = match (entry.config_operation, entry.value.as_deref()) {
+            (1, _) => ConfigOperation::Delete,
+            (0, Some(value)) => ConfigOperation::Set(value.to_owned()),
+            (2, Some(value)) => ConfigOperation::Append(value.to_owned()),
+            (3, Some(value)) => ConfigOperation::Subtract(value.to_owned()),
+            (0 | 2 | 3, None) => {
+                let message = format!("a value must not be null: name={name}");
+                return Err(Fault::invalid_request(message));
+            }
+            (unknown, _) => {
+                let message = format!("there is no such operation: operation={unknown}");
+                return Err(Fault::invalid_request(message));
+            }
+        };
+        changes.push(ConfigChange { name: name.to_owned(), operation });
+    }
+    if validate_only {
+        let altered = topic.settings().alter(&changes);
+        return altered.map(|_| ()).map_err(|error| configs::fault(&error));
+    }
+    let altered = context.engine.alter_topic(topic.name(), &changes);
+    altered.map_err(|error| alter_configs::fault_of(&error))
+}

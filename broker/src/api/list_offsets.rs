@@ -1,0 +1,133 @@
+//! ListOffsets, versions 1 to 11: the offset at a time, or at one of the special values: -1 latest,
+//! -2 earliest, -3 the largest timestamp (from 7), -4 earliest local (from 8), -5 latest tiered
+//! (from 9) and -6 earliest that waits for a tier (from 11); without tiers the last two are none.
+//! Other values are UNSUPPORTED_VERSION, a partition asked for twice is INVALID_REQUEST.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kafka_protocol::error::ResponseError;
+use kafka_protocol::messages::list_offsets_request::ListOffsetsPartition;
+use kafka_protocol::messages::list_offsets_response::{
+    ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
+};
+use kafka_protocol::messages::{ListOffsetsRequest, ListOffsetsResponse};
+use tidelog::{FoundOffset, ListOffsetError, OffsetQuery};
+
+use super::fetch::{check_epoch, isolation_of, storage_fault};
+use crate::context::{Context, Session, off_the_loop};
+use crate::fault::Fault;
+use crate::security::Action;
+
+pub(super) const VERSIONS: (i16, i16) = (1, 11);
+/// Version 11 has the layout of 10; only a special value is new in it.
+pub(super) const DECODED_AS: i16 = 10;
+/// The first version whose answer has a leader epoch.
+const WITH_EPOCH: i16 = 4;
+
+pub(super) async fn answer(
+    context: &Arc<Context>,
+    session: &Session,
+    version: i16,
+    request: ListOffsetsRequest,
+) -> ListOffsetsResponse {
+    let session = session.clone();
+    let work = move |context: &Context| list(context, &session, version, &request);
+    off_the_loop(context, work).await
+}
+
+fn list(
+    context: &Context,
+    session: &Session,
+    version: i16,
+    request: &ListOffsetsRequest,
+) -> ListOffsetsResponse {
+    let mut times_asked: HashMap<(&str, i32), usize> = HashMap::new();
+    for topic in &request.topics {
+        for partition in &topic.partitions {
+            *times_asked.entry((topic.name.as_str(), partition.partition_index)).or_default() += 1;
+        }
+    }
+    let mut topics = Vec::new();
+    for topic in &request.topics {
+        let mut answers = Vec::new();
+        for partition in &topic.partitions {
+            let found = match times_asked.remove(&(topic.name.as_str(), partition.partition_index))
+            {
+                None => continue,
+                Some(1) => one(context, session, version, request, &topic.name, partition),
+                Some(_) => Err(Fault::invalid_request("the partition is asked for twice")),
+            };
+            answers.push(partition_answer(version, partition.partition_index, found));
+        }
+        topics.push(
+            ListOffsetsTopicResponse::default()
+                .with_name(topic.name.clone())
+                .with_partitions(answers),
+        );
+    }
+    ListOffsetsResponse::default().with_topics(topics)
+}
+
+fn partition_answer(
+    version: i16,
+    index: i32,
+    found: Result<Option<FoundOffset>, Fault>,
+) -> ListOffsetsPartitionResponse {
+    let answer = ListOffsetsPartitionResponse::default().with_partition_index(index);
+    match found {
+        Err(fault) => answer.with_error_code(fault.code),
+        Ok(None) => answer,
+        Ok(Some(found)) => {
+            let epoch = if version >= WITH_EPOCH { found.leader_epoch } else { -1 };
+            answer
+                .with_timestamp(found.timestamp)
+                .with_offset(found.offset)
+                .with_leader_epoch(epoch)
+        }
+    }
+}
+
+fn one(
+    context: &Context,
+    session: &Session,
+    version: i16,
+    request: &ListOffsetsRequest,
+    topic: &str,
+    asked: &ListOffsetsPartition,
+) -> Result<Option<FoundOffset>, Fault> {
+    let topic = context.topic(&session.access, Action::Describe, topic)?;
+    let isolation = isolation_of(request.isolation_level)?;
+    let query = query(asked.timestamp, version)?;
+    let partition = topic.partition(asked.partition_index).map_err(|_| Fault::unknown())?;
+    check_epoch(context, &partition, asked.current_leader_epoch)?;
+    let Some(query) = query else { return Ok(None) };
+    let found =
+        context.engine.list_offset(&partition, query, isolation, context.rules.visibility());
+    found.map_err(|error| list_fault(&error))
+}
+
+/// What a timestamp asks for; `None`: a tier that is not there.
+fn query(timestamp: i64, version: i16) -> Result<Option<OffsetQuery>, Fault> {
+    Ok(match timestamp {
+        -1 => Some(OffsetQuery::Latest),
+        -2 => Some(OffsetQuery::Earliest),
+        -3 if version >= 7 => Some(OffsetQuery::MaxTimestamp),
+        -4 if version >= 8 => Some(OffsetQuery::Earliest),
+        -5 if version >= 9 => None,
+        -6 if version >= 11 => None,
+        0.. => Some(OffsetQuery::Timestamp(timestamp)),
+        _ => {
+            let message = format!("a special value that this version has not: value={timestamp}");
+            return Err(Fault::new(ResponseError::UnsupportedVersion, message));
+        }
+    })
+}
+
+fn list_fault(error: &ListOffsetError) -> Fault {
+    match error {
+        ListOffsetError::UnknownPartition { .. } => Fault::unknown(),
+        ListOffsetError::Storage(error) => storage_fault(error),
+        _ => Fault::storage(error),
+    }
+}

@@ -1,0 +1,277 @@
+//! Which APIs are served, in which versions, and the way from a request to its answer.
+
+mod alter_configs;
+mod api_versions;
+mod configs;
+mod create_partitions;
+mod create_topics;
+mod delete_records;
+mod delete_topics;
+mod describe_cluster;
+mod describe_configs;
+mod fetch;
+mod fetch_parts;
+mod find_coordinator;
+mod incremental_alter_configs;
+mod list_offsets;
+mod metadata;
+mod offset_commit;
+mod offset_fetch;
+mod offset_for_leader_epoch;
+mod produce;
+mod produce_parts;
+mod sasl_authenticate;
+mod sasl_handshake;
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use kafka_protocol::messages::ApiKey;
+use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, StrBytes};
+use tokio::sync::Notify;
+
+use crate::context::{Context, Session};
+use crate::security::sasl::SaslState;
+use crate::wire::budget::Held;
+use crate::wire::head::{self, Start};
+use crate::wire::shape::{self, Malformed};
+use crate::wire::shapes;
+
+/// An API that is served.
+#[derive(Debug, Clone, Copy)]
+pub struct Served {
+    /// Which one.
+    pub key: ApiKey,
+    /// The lowest version that clients are told of.
+    pub advertised: i16,
+    /// The lowest version that is served.
+    pub min: i16,
+    /// The highest.
+    pub max: i16,
+}
+
+const fn served(key: ApiKey, versions: (i16, i16)) -> Served {
+    Served { key, advertised: versions.0, min: versions.0, max: versions.1 }
+}
+
+/// Every API that is served, by key.
+pub const SERVED: [Served; 19] = [
+    Served { advertised: produce::ADVERTISED, ..served(ApiKey::Produce, produce::VERSIONS) },
+    served(ApiKey::Fetch, fetch::VERSIONS),
+    served(ApiKey::ListOffsets, list_offsets::VERSIONS),
+    served(ApiKey::Metadata, metadata::VERSIONS),
+    served(ApiKey::OffsetCommit, offset_commit::VERSIONS),
+    served(ApiKey::OffsetFetch, offset_fetch::VERSIONS),
+    served(ApiKey::FindCoordinator, find_coordinator::VERSIONS),
+    served(ApiKey::SaslHandshake, sasl_handshake::VERSIONS),
+    served(ApiKey::ApiVersions, api_versions::VERSIONS),
+    served(ApiKey::CreateTopics, create_topics::VERSIONS),
+    served(ApiKey::DeleteTopics, delete_topics::VERSIONS),
+    served(ApiKey::DeleteRecords, delete_records::VERSIONS),
+    served(ApiKey::OffsetForLeaderEpoch, offset_for_leader_epoch::VERSIONS),
+    served(ApiKey::DescribeConfigs, describe_configs::VERSIONS),
+    served(ApiKey::AlterConfigs, alter_configs::VERSIONS),
+    served(ApiKey::SaslAuthenticate, sasl_authenticate::VERSIONS),
+    served(ApiKey::CreatePartitions, create_partitions::VERSIONS),
+    served(ApiKey::IncrementalAlterConfigs, incremental_alter_configs::VERSIONS),
+    served(ApiKey::DescribeCluster, describe_cluster::VERSIONS),
+];
+
+/// Topics that Kafka keeps for itself; here there are none, and none can be made by these names.
+const INTERNAL_TOPICS: [&str; 2] = ["__consumer_offsets", "__transaction_state"];
+
+/// The most partitions that one request may make.
+const MAX_NEW_PARTITIONS: i64 = 10_000;
+
+/// What becomes of a request.
+#[derive(Debug)]
+pub enum Reply {
+    /// It is answered.
+    Answer(Answer),
+    /// It wants no answer.
+    Nothing,
+    /// The connection is closed, for this reason.
+    Close(Closing),
+}
+
+/// The bytes of an answer, with their length in front.
+#[derive(Debug)]
+pub struct Answer {
+    /// What is sent.
+    pub bytes: Bytes,
+    /// Whether the connection is closed behind it.
+    pub then_close: bool,
+    /// The memory that the answer holds until it is sent.
+    pub held: Held,
+}
+
+/// Why a connection is closed without an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closing {
+    /// An API that is not served, or not in this version.
+    NotServed(Start),
+    /// The request cannot be read.
+    Malformed(Start, Malformed),
+    /// There are not even the eight bytes that every request begins with.
+    NoHead,
+    /// A request that has no place before the login.
+    NotLoggedIn(Start),
+    /// A producer that wants no answer was refused, and is told so in the only way there is.
+    RefusedWithoutAnswer,
+}
+
+/// One connection, as the APIs know it.
+#[derive(Debug)]
+pub struct Peer {
+    /// What it may do.
+    pub session: Session,
+    /// Where its login stands.
+    pub sasl: SaslState,
+    /// Told when the client has gone away, so that nothing waits for it.
+    pub gone: Arc<Notify>,
+}
+
+/// Answers one request.
+pub async fn answer(context: &Arc<Context>, peer: &mut Peer, mut frame: Bytes) -> Reply {
+    let Ok(start) = head::take_start(&mut frame) else { return Reply::Close(Closing::NoHead) };
+    match route(context, peer, start, frame).await {
+        Ok(reply) => reply,
+        Err(closing) => Reply::Close(closing),
+    }
+}
+
+async fn route(
+    context: &Arc<Context>,
+    peer: &mut Peer,
+    start: Start,
+    mut frame: Bytes,
+) -> Result<Reply, Closing> {
+    let version = start.version;
+    let served = SERVED
+        .iter()
+        .find(|served| served.key as i16 == start.api_key)
+        .ok_or(Closing::NotServed(start))?;
+    if !(served.min..=served.max).contains(&version) {
+        if served.key == ApiKey::ApiVersions {
+            return Ok(reply(Start { version: 0, ..start }, &api_versions::unknown_version()));
+        }
+        return Err(Closing::NotServed(start));
+    }
+    let before_login = matches!(
+        served.key,
+        ApiKey::ApiVersions | ApiKey::SaslHandshake | ApiKey::SaslAuthenticate
+    );
+    if !peer.sasl.is_open() && !before_login {
+        return Err(Closing::NotLoggedIn(start));
+    }
+    let malformed = |fault| Closing::Malformed(start, fault);
+    let flexible = served.key.request_header_version(version) >= 2;
+    head::take_client_id(&mut frame, flexible).map_err(malformed)?;
+    let body = shapes::of(served.key).expect("every served API has a shape");
+    shape::check(body, version, &frame).map_err(malformed)?;
+    dispatch(context, peer, start, served.key, frame).await
+}
+
+async fn dispatch(
+    cx: &Arc<Context>,
+    peer: &mut Peer,
+    start: Start,
+    key: ApiKey,
+    body: Bytes,
+) -> Result<Reply, Closing> {
+    let session = &peer.session;
+    let version = start.version;
+    Ok(match key {
+        ApiKey::Produce => return produce::reply(cx, session, start, read(start, body)?).await,
+        ApiKey::Fetch => return fetch::reply(cx, peer, start, read(start, body)?).await,
+        ApiKey::SaslHandshake => sasl_handshake::reply(peer, start, &read(start, body)?),
+        ApiKey::SaslAuthenticate => {
+            return sasl_authenticate::reply(cx, peer, start, read(start, body)?).await;
+        }
+        ApiKey::ListOffsets => {
+            let start_read = Start { version: version.min(list_offsets::DECODED_AS), ..start };
+            let request = read(start_read, body)?;
+            reply(start_read, &list_offsets::answer(cx, session, version, request).await)
+        }
+        ApiKey::Metadata => {
+            reply(start, &metadata::answer(cx, session, version, &read(start, body)?))
+        }
+        ApiKey::OffsetCommit => {
+            reply(start, &offset_commit::answer(cx, session, version, read(start, body)?).await)
+        }
+        ApiKey::OffsetFetch => {
+            reply(start, &offset_fetch::answer(cx, session, version, read(start, body)?).await)
+        }
+        ApiKey::FindCoordinator => {
+            reply(start, &find_coordinator::answer(cx, version, &read(start, body)?))
+        }
+        ApiKey::ApiVersions => reply(start, &api_versions::answer(version, &read(start, body)?)),
+        ApiKey::CreateTopics => {
+            reply(start, &create_topics::answer(cx, session, version, read(start, body)?).await)
+        }
+        ApiKey::DeleteTopics => {
+            reply(start, &delete_topics::answer(cx, session, version, read(start, body)?).await)
+        }
+        ApiKey::DeleteRecords => {
+            reply(start, &delete_records::answer(cx, session, read(start, body)?).await)
+        }
+        ApiKey::OffsetForLeaderEpoch => {
+            reply(start, &offset_for_leader_epoch::answer(cx, session, &read(start, body)?))
+        }
+        ApiKey::DescribeConfigs => {
+            reply(start, &describe_configs::answer(cx, session, &read(start, body)?))
+        }
+        ApiKey::AlterConfigs => {
+            reply(start, &alter_configs::answer(cx, session, read(start, body)?).await)
+        }
+        ApiKey::CreatePartitions => {
+            reply(start, &create_partitions::answer(cx, session, read(start, body)?).await)
+        }
+        ApiKey::IncrementalAlterConfigs => {
+            reply(start, &incremental_alter_configs::answer(cx, session, read(start, body)?).await)
+        }
+        ApiKey::DescribeCluster => {
+            reply(start, &describe_cluster::answer(cx, version, &read(start, body)?))
+        }
+        _ => return Err(Closing::NotServed(start)),
+    })
+}
+
+/// Decodes a body that was walked over before.
+fn read<T: Decodable>(start: Start, mut body: Bytes) -> Result<T, Closing> {
+    T::decode(&mut body, start.version).map_err(|_| Closing::Malformed(start, Malformed::Field))
+}
+
+/// Encodes an answer.
+fn reply<T: Encodable + HeaderVersion>(start: Start, response: &T) -> Reply {
+    Reply::Answer(Answer {
+        bytes: encode(start, response),
+        then_close: false,
+        held: Held::default(),
+    })
+}
+
+/// ```text
+/// length i32 | correlation id i32 | [no tags: 0] | body
+/// ```
+fn encode<T: Encodable + HeaderVersion>(start: Start, response: &T) -> Bytes {
+    let version = start.version;
+    let body_bytes = response.compute_size(version).unwrap_or(0);
+    let mut bytes = BytesMut::with_capacity(9 + body_bytes);
+    bytes.put_i32(0);
+    bytes.put_i32(start.correlation_id);
+    if T::header_version(version) >= 1 {
+        bytes.put_u8(0);
+    }
+    response
+        .encode(&mut bytes, version)
+        .expect("an answer sets only the fields that its version has");
+    let length = i32::try_from(bytes.len() - 4).expect("an answer is far below two GiB");
+    bytes[..4].copy_from_slice(&length.to_be_bytes());
+    bytes.freeze()
+}
+
+/// A string of an answer.
+fn text(text: impl Into<String>) -> StrBytes {
+    StrBytes::from_string(text.into())
+}

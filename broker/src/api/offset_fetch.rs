@@ -1,0 +1,162 @@
+//! OffsetFetch, versions 1 to 9: committed offsets of a group, from 8 of several. Null topics are
+//! all that the group has and the user may see; what was never committed is -1, without an error.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kafka_protocol::error::ResponseError;
+use kafka_protocol::messages::offset_fetch_response::{
+    OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic, OffsetFetchResponseTopics,
+};
+use kafka_protocol::messages::{OffsetFetchRequest, OffsetFetchResponse, TopicName};
+use tidelog::{GroupError, GroupOffset};
+
+use super::text;
+use crate::context::{Context, Session, off_the_loop};
+use crate::fault::{Fault, sentence};
+use crate::security::Action;
+
+pub(super) const VERSIONS: (i16, i16) = (1, 9);
+/// The first version that asks for several groups.
+const MANY_GROUPS: i16 = 8;
+/// The first version whose answer has a leader epoch.
+const WITH_EPOCH: i16 = 5;
+
+/// A topic, and of each of its partitions what was committed.
+type Committed = Vec<(TopicName, Vec<(i32, Result<Option<GroupOffset>, Fault>)>)>;
+
+pub(super) async fn answer(
+    context: &Arc<Context>,
+    session: &Session,
+    version: i16,
+    request: OffsetFetchRequest,
+) -> OffsetFetchResponse {
+    let session = session.clone();
+    let work = move |context: &Context| fetch(context, &session, version, &request);
+    off_the_loop(context, work).await
+}
+
+fn fetch(
+    context: &Context,
+    session: &Session,
+    version: i16,
+    request: &OffsetFetchRequest,
+) -> OffsetFetchResponse {
+    let response = OffsetFetchResponse::default();
+    if version < MANY_GROUPS {
+        let asked = request.topics.as_ref().map(|topics| {
+            topics.iter().map(|topic| (&topic.name, topic.partition_indexes.as_slice())).collect()
+        });
+        return match committed(context, session, &request.group_id, asked) {
+            Ok(found) => response.with_topics(single(version, found)),
+            Err(fault) if version >= 2 => response.with_error_code(fault.code),
+            Err(_) => response,
+        };
+    }
+    let groups = request.groups.iter().map(|group| {
+        let asked = group.topics.as_ref().map(|topics| {
+            topics.iter().map(|topic| (&topic.name, topic.partition_indexes.as_slice())).collect()
+        });
+        let answer = OffsetFetchResponseGroup::default().with_group_id(group.group_id.clone());
+        match committed(context, session, &group.group_id, asked) {
+            Ok(found) => answer.with_topics(several(found)),
+            Err(fault) => answer.with_error_code(fault.code),
+        }
+    });
+    response.with_groups(groups.collect())
+}
+
+fn committed(
+    context: &Context,
+    session: &Session,
+    group: &str,
+    asked: Option<Vec<(&TopicName, &[i32])>>,
+) -> Result<Committed, Fault> {
+    let Some(asked) = asked else { return all(context, session, group) };
+    let mut topics = Committed::new();
+    for (name, indices) in asked {
+        let allowed = session.access.allows(Action::Describe, name);
+        let topic = context.engine.topic(name.as_str());
+        let mut partitions = Vec::new();
+        for &index in indices {
+            let partition = topic.as_ref().and_then(|topic| topic.partition(index).ok());
+            let found = match partition {
+                _ if !allowed => Err(Fault::not_allowed()),
+                None => Ok(None),
+                Some(at) => Ok(context.engine.group_offset(group, &at).map_err(unavailable)?),
+            };
+            partitions.push((index, found));
+        }
+        topics.push((name.clone(), partitions));
+    }
+    Ok(topics)
+}
+
+fn all(context: &Context, session: &Session, group: &str) -> Result<Committed, Fault> {
+    let mut topics = Committed::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for (partition, offset) in context.engine.group_offsets(group).map_err(unavailable)? {
+        let topic = partition.topic();
+        let name = topic.name().as_str();
+        if !session.access.allows(Action::Describe, name) {
+            continue;
+        }
+        let place = *places.entry(name.to_owned()).or_insert_with(|| {
+            topics.push((TopicName(text(name)), Vec::new()));
+            topics.len() - 1
+        });
+        topics[place].1.push((partition.index(), Ok(Some(offset))));
+    }
+    Ok(topics)
+}
+
+/// What a client is told of offsets that could not be kept or read.
+pub(super) fn unavailable(error: GroupError) -> Fault {
+    let code = match error {
+        GroupError::GroupTooLong { .. } => ResponseError::InvalidGroupId,
+        _ => ResponseError::CoordinatorNotAvailable,
+    };
+    Fault::new(code, sentence(&error))
+}
+
+/// The fields of one partition's answer: offset, leader epoch, metadata, code.
+fn fields(found: Result<Option<GroupOffset>, Fault>) -> (i64, i32, String, i16) {
+    match found {
+        Ok(Some(found)) => (found.offset, found.leader_epoch, found.metadata, 0),
+        Ok(None) => (-1, -1, String::new(), 0),
+        Err(fault) => (-1, -1, String::new(), fault.code),
+    }
+}
+
+fn single(version: i16, found: Committed) -> Vec<OffsetFetchResponseTopic> {
+    let topics = found.into_iter().map(|(name, partitions)| {
+        let partitions = partitions.into_iter().map(|(index, found)| {
+            let (offset, epoch, metadata, code) = fields(found);
+            OffsetFetchResponsePartition::default()
+                .with_partition_index(index)
+                .with_committed_offset(offset)
+                .with_committed_leader_epoch(if version >= WITH_EPOCH { epoch } else { -1 })
+                .with_metadata(Some(text(metadata)))
+                .with_error_code(code)
+        });
+        OffsetFetchResponseTopic::default().with_name(name).with_partitions(partitions.collect())
+    });
+    topics.collect()
+}
+
+fn several(found: Committed) -> Vec<OffsetFetchResponseTopics> {
+    let topics = found.into_iter().map(|(name, partitions)| {
+        let partitions = partitions.into_iter().map(|(index, found)| {
+            let (offset, epoch, metadata, code) = fields(found);
+            OffsetFetchResponsePartitions::default()
+                .with_partition_index(index)
+                .with_committed_offset(offset)
+                .with_committed_leader_epoch(epoch)
+                .with_metadata(Some(text(metadata)))
+                .with_error_code(code)
+        });
+        OffsetFetchResponseTopics::default().with_name(name).with_partitions(partitions.collect())
+    });
+    topics.collect()
+}

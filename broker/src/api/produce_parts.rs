@@ -1,0 +1,124 @@
+//! The parts of a Produce request, one a partition, in the order of the request; topics that are
+//! there twice are one, partitions that are there twice are marked.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use kafka_protocol::messages::{ProduceRequest, TopicName};
+use uuid::Uuid;
+
+/// The first version that names topics by id.
+const BY_ID: i16 = 13;
+
+/// Whether this version names topics by id.
+pub(super) fn by_id(version: i16) -> bool {
+    version >= BY_ID
+}
+
+/// A topic of the request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct AskedTopic {
+    pub(super) name: TopicName,
+    pub(super) id: Uuid,
+}
+
+/// A partition of the request, and its record set.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// Its topic's place in the list.
+    pub(super) topic: usize,
+    pub(super) index: i32,
+    pub(super) records: Option<Bytes>,
+    /// Whether the request has the partition more than once.
+    pub(super) repeated: bool,
+}
+
+/// A whole request.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) topics: Vec<AskedTopic>,
+    pub(super) list: Vec<Part>,
+    /// Whether the request has a transactional id.
+    pub(super) transactional: bool,
+}
+
+impl Parts {
+    /// How a message names a part.
+    pub(super) fn name(&self, at: usize) -> String {
+        let part = &self.list[at];
+        let topic = &self.topics[part.topic];
+        if topic.id.is_nil() {
+            format!("{}-{}", topic.name.as_str(), part.index)
+        } else {
+            let id = tidelog::types::TopicId::from_bytes(topic.id.into_bytes());
+            format!("{id}-{}", part.index)
+        }
+    }
+
+    /// Bytes of all record sets.
+    pub(super) fn record_bytes(&self) -> usize {
+        self.list.iter().filter_map(|part| part.records.as_ref()).map(Bytes::len).sum()
+    }
+}
+
+/// Takes a request apart.
+pub(super) fn of(version: i16, request: ProduceRequest) -> Parts {
+    let transactional = request.transactional_id.is_some();
+    let mut parts = Parts { topics: Vec::new(), list: Vec::new(), transactional };
+    let mut topics: HashMap<(TopicName, Uuid), usize> = HashMap::new();
+    let mut places: HashMap<(usize, i32), usize> = HashMap::new();
+    for topic in request.topic_data {
+        let (name, id) = if by_id(version) {
+            (TopicName::default(), topic.topic_id)
+        } else {
+            (topic.name, Uuid::nil())
+        };
+        let place = *topics.entry((name.clone(), id)).or_insert_with(|| {
+            parts.topics.push(AskedTopic { name, id });
+            parts.topics.len() - 1
+        });
+        for partition in topic.partition_data {
+            let key = (place, partition.index);
+            if let Some(&first) = places.get(&key) {
+                parts.list[first].repeated = true;
+                continue;
+            }
+            places.insert(key, parts.list.len());
+            parts.list.push(Part {
+                topic: place,
+                index: partition.index,
+                records: partition.records,
+                repeated: false,
+            });
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+    use kafka_protocol::protocol::StrBytes;
+
+    fn topic(name: &'static str, partitions: &[i32]) -> TopicProduceData {
+        let data = partitions.iter().map(|&index| {
+            PartitionProduceData::default().with_index(index).with_records(Some(Bytes::new()))
+        });
+        TopicProduceData::default()
+            .with_name(TopicName(StrBytes::from_static_str(name)))
+            .with_partition_data(data.collect())
+    }
+
+    #[test]
+    fn a_topic_twice_is_one_and_a_partition_twice_is_marked() {
+        let data = vec![topic("t", &[1]), topic("u", &[]), topic("t", &[0, 1]), topic("v", &[1])];
+        let parts = of(9, ProduceRequest::default().with_topic_data(data));
+        let names: Vec<_> = parts.topics.iter().map(|topic| topic.name.as_str()).collect();
+        assert_eq!(names, ["t", "u", "v"]);
+        let list: Vec<_> =
+            parts.list.iter().map(|part| (part.topic, part.index, part.repeated)).collect();
+        assert_eq!(list, [(0, 1, true), (0, 0, false), (2, 1, false)]);
+        assert_eq!(parts.name(1), "t-0");
+    }
+}

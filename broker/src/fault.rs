@@ -1,0 +1,85 @@
+//! A fault that a client is told: Kafka's code and a sentence.
+
+use std::error::Error;
+
+use kafka_protocol::error::ResponseError;
+
+/// Why a request, or a part of it, was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Kafka's error code.
+    pub code: i16,
+    /// What happened, for a person.
+    pub message: String,
+    /// Where single records are to blame: their indices in the batch, each with its reason.
+    pub records: Vec<(i32, String)>,
+}
+
+impl Fault {
+    /// A fault with this code.
+    pub fn new(error: ResponseError, message: impl Into<String>) -> Self {
+        Self { code: error.code(), message: message.into(), records: Vec::new() }
+    }
+
+    /// The topic may not be touched by this user, and is not even said to exist.
+    #[must_use]
+    pub fn not_allowed() -> Self {
+        Self::new(ResponseError::TopicAuthorizationFailed, "the user has no grant for this topic")
+    }
+
+    /// There is no topic, or no partition, of this name.
+    #[must_use]
+    pub fn unknown() -> Self {
+        Self::new(ResponseError::UnknownTopicOrPartition, "there is no such topic or partition")
+    }
+
+    /// There is no topic of this id.
+    #[must_use]
+    pub fn unknown_id() -> Self {
+        Self::new(ResponseError::UnknownTopicId, "there is no topic of this id")
+    }
+
+    /// A name that no topic may have.
+    pub fn invalid_name(reason: impl ToString) -> Self {
+        Self::new(ResponseError::InvalidTopicException, reason.to_string())
+    }
+
+    /// The request contradicts itself, or asks for what does not exist.
+    pub fn invalid_request(message: impl Into<String>) -> Self {
+        Self::new(ResponseError::InvalidRequest, message)
+    }
+
+    /// A configuration entry that cannot be.
+    pub fn invalid_config(message: impl Into<String>) -> Self {
+        Self::new(ResponseError::InvalidConfig, message)
+    }
+
+    /// The storage below failed; nothing was written.
+    pub fn storage(error: &dyn Error) -> Self {
+        Self::new(ResponseError::KafkaStorageError, sentence(error))
+    }
+}
+
+/// An error and its causes in one sentence.
+pub fn sentence(error: &dyn Error) -> String {
+    let mut sentence = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        sentence.push_str(": ");
+        sentence.push_str(&error.to_string());
+        cause = error.source();
+    }
+    sentence
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_ends_with_the_first_cause() {
+        let cause = std::io::Error::other("no such device");
+        let error = tidelog::StorageError::io("sync", std::path::Path::new("log/1"), cause);
+        assert_eq!(sentence(&error), "could not sync log/1: no such device");
+    }
+}

@@ -1,0 +1,153 @@
+//! One connection: requests one by one, in order, each answered before the next is begun.
+//!
+//! While a request is worked on the connection is read ahead a little, so that a client that has
+//! gone away is noticed and nothing waits for it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, WriteHalf};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::api::{self, Answer, Closing, Peer, Reply};
+use crate::context::{Context, Session};
+use crate::security::sasl::SaslState;
+use crate::wire::frame::{Ahead, Frame, FrameError, FrameLimits, FrameReader};
+
+/// Serves a connection to its end.
+pub(super) async fn serve<S>(context: &Arc<Context>, stream: S, address: SocketAddr)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let (read, mut write) = tokio::io::split(stream);
+    let limits = &context.limits;
+    let frame_limits = FrameLimits {
+        max_frame_bytes: limits.max_request_bytes,
+        idle: limits.idle,
+        stall: limits.stall,
+    };
+    let mut frames = FrameReader::new(read, frame_limits, context.budget.clone());
+    let sasl = if context.security.users.is_some() { SaslState::Start } else { SaslState::Off };
+    let mut peer = Peer { session: Session::default(), sasl, gone: Arc::new(Notify::new()) };
+    let login_by = context.clock.monotonic() + limits.login;
+    loop {
+        let frame = match next(context, &mut frames, peer.sasl.is_open(), login_by).await {
+            Ok(Some(frame)) => frame,
+            Ok(None) => break,
+            Err(error) => {
+                note(context, address, &error);
+                break;
+            }
+        };
+        let (bytes, held) = frame.into_parts();
+        let worked = work(context, &mut peer, &mut frames, bytes, address).await;
+        drop(held);
+        let Ok(answer) = worked else { break };
+        let Some(Answer { bytes, then_close, held: _held }) = answer else { continue };
+        if let Err(error) = send(context, &mut write, bytes).await {
+            tracing::debug!(peer = %address, %error, "an answer could not be sent");
+            break;
+        }
+        if then_close {
+            break;
+        }
+    }
+    // The other side may be gone already; there is nobody to tell.
+    let _ = timeout(limits.stall, write.shutdown()).await;
+}
+
+/// The next request; `None` where the client has closed or the broker is to stop.
+async fn next<R: AsyncRead + Unpin>(
+    context: &Context,
+    frames: &mut FrameReader<R>,
+    open: bool,
+    login_by: Duration,
+) -> Result<Option<Frame>, FrameError> {
+    let mut draining = context.draining.clone();
+    let frame = async {
+        if open {
+            return frames.next().await;
+        }
+        let left = login_by.saturating_sub(context.clock.monotonic());
+        timeout(left, frames.next()).await.unwrap_or(Err(FrameError::Idle))
+    };
+    tokio::select! {
+        biased;
+        _ = draining.wait_for(|&draining| draining) => Ok(None),
+        frame = frame => frame,
+    }
+}
+
+/// Works on one request. `Ok(None)`: it wants no answer; `Err`: the connection is closed.
+async fn work<R: AsyncRead + Unpin>(
+    context: &Arc<Context>,
+    peer: &mut Peer,
+    frames: &mut FrameReader<R>,
+    bytes: Bytes,
+    address: SocketAddr,
+) -> Result<Option<Answer>, ()> {
+    let started = context.clock.monotonic();
+    let api_key = bytes.get(..2).map_or(-1, |key| i16::from_be_bytes([key[0], key[1]]));
+    context.metrics.bytes_in.add(bytes.len() as u64 + 4);
+    let gone = Arc::clone(&peer.gone);
+    let mut answering = pin!(api::answer(context, peer, bytes));
+    let mut watching = true;
+    let reply = loop {
+        tokio::select! {
+            biased;
+            reply = &mut answering => break reply,
+            ahead = frames.read_ahead(), if watching => {
+                watching = false;
+                if !matches!(ahead, Ok(Ahead::Full)) {
+                    gone.notify_one();
+                }
+            }
+        }
+    };
+    context.metrics.answered(api_key, context.clock.monotonic().saturating_sub(started));
+    match reply {
+        Reply::Answer(answer) => Ok(Some(answer)),
+        Reply::Nothing => Ok(None),
+        Reply::Close(closing) => {
+            if closing != Closing::RefusedWithoutAnswer {
+                context.metrics.broken.up();
+            }
+            tracing::info!(peer = %address, ?closing, "a connection is closed");
+            Err(())
+        }
+    }
+}
+
+/// Sends an answer; each piece of it must go within the stall limit.
+async fn send<S: AsyncRead + AsyncWrite + Unpin>(
+    context: &Context,
+    write: &mut WriteHalf<S>,
+    mut bytes: Bytes,
+) -> io::Result<()> {
+    context.metrics.bytes_out.add(bytes.len() as u64);
+    let stall: Duration = context.limits.stall;
+    while bytes.has_remaining() {
+        if timeout(stall, write.write_buf(&mut bytes)).await?? == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+    }
+    timeout(stall, write.flush()).await??;
+    Ok(())
+}
+
+fn note(context: &Context, address: SocketAddr, error: &FrameError) {
+    match error {
+        FrameError::Idle | FrameError::Io(_) => {
+            tracing::debug!(peer = %address, %error, "a connection ended");
+        }
+        _ => {
+            context.metrics.broken.up();
+            tracing::info!(peer = %address, %error, "a connection is closed");
+        }
+    }
+}

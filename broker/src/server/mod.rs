@@ -1,0 +1,219 @@
+//! The running broker: its listeners, its connections, and their end.
+
+mod connection;
+mod listener;
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tidelog::Engine;
+use tidelog::clock::Clock;
+use tidelog::error::StorageError;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use crate::context::{Context, Limits, Node};
+use crate::metrics::{Metrics, engine as engine_figures, http};
+use crate::profile::Rules;
+use crate::security::Security;
+use crate::wire::budget::MemoryBudget;
+
+/// The id of the cluster of one: clients only show it.
+const CLUSTER_ID: &str = "tidelog";
+
+/// How a broker is started.
+pub struct Config {
+    /// Where clients connect.
+    pub listen: SocketAddr,
+    /// The host and port that clients are told; where they listen, if it is none.
+    pub advertise: Option<(String, u16)>,
+    /// Where `/metrics` is, if anywhere.
+    pub metrics_listen: Option<SocketAddr>,
+    /// The rules of producing and reading.
+    pub rules: Rules,
+    /// Users and grants.
+    pub security: Security,
+    /// TLS, where connections want it.
+    pub tls: Option<TlsAcceptor>,
+    /// Whether anybody may connect from elsewhere without logging in.
+    pub insecure: bool,
+    /// Every limit.
+    pub limits: Limits,
+}
+
+/// Why a broker does not start.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Others than this machine could connect without logging in.
+    Open {
+        /// The address.
+        listen: SocketAddr,
+    },
+    /// The listener is on every address, and none was given for clients to use.
+    NoName {
+        /// The address.
+        listen: SocketAddr,
+    },
+    /// An address cannot be listened on.
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system answered.
+        source: io::Error,
+    },
+}
+
+/// A broker that runs.
+#[derive(Debug)]
+pub struct Broker {
+    context: Arc<Context>,
+    address: SocketAddr,
+    metrics_address: Option<SocketAddr>,
+    stop: watch::Sender<bool>,
+    slots: Arc<Semaphore>,
+    accepting: JoinHandle<()>,
+    figures: Option<JoinHandle<()>>,
+}
+
+impl Broker {
+    /// Listens, and answers from now on.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing listens then.
+    pub async fn start(
+        config: Config,
+        engine: Engine,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, StartError> {
+        let Config { listen, advertise, security, limits, .. } = config;
+        if security.users.is_none() && !listen.ip().is_loopback() && !config.insecure {
+            return Err(StartError::Open { listen });
+        }
+        if advertise.is_none() && listen.ip().is_unspecified() {
+            return Err(StartError::NoName { listen });
+        }
+        let (listener, address) = bind(listen).await?;
+        let figures = match config.metrics_listen {
+            Some(address) => Some(bind(address).await?),
+            None => None,
+        };
+        let (host, port) = advertise.unwrap_or_else(|| (address.ip().to_string(), address.port()));
+        let (stop, draining) = watch::channel(false);
+        let context = Arc::new(Context {
+            node: Node { host, port, cluster_id: CLUSTER_ID.to_owned() },
+            engine,
+            rules: config.rules,
+            security,
+            limits,
+            budget: MemoryBudget::new(limits.max_memory_bytes),
+            metrics: Metrics::default(),
+            clock,
+            draining,
+        });
+        let slots = Arc::new(Semaphore::new(limits.max_connections));
+        let accepting = tokio::spawn(listener::accept(
+            Arc::clone(&context),
+            listener,
+            config.tls,
+            Arc::clone(&slots),
+        ));
+        let metrics_address = figures.as_ref().map(|&(_, address)| address);
+        let figures = figures.map(|(listener, _)| {
+            let context = Arc::clone(&context);
+            let text =
+                move || context.metrics.text() + &engine_figures::text(&context.engine.metrics());
+            tokio::spawn(http::serve(listener, Arc::new(text)))
+        });
+        Ok(Self { context, address, metrics_address, stop, slots, accepting, figures })
+    }
+
+    /// Where clients connect.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where `/metrics` is.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics_address
+    }
+
+    /// What the handlers borrow.
+    #[must_use]
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// Accepts nothing more, lets requests that are under way end, and closes the engine.
+    ///
+    /// # Errors
+    /// What the engine says on closing.
+    pub async fn stop(self) -> Result<(), StorageError> {
+        self.stop.send_replace(true);
+        self.accepting.abort();
+        let limits = &self.context.limits;
+        let all = u32::try_from(limits.max_connections).unwrap_or(u32::MAX);
+        if timeout(limits.drain, self.slots.acquire_many(all)).await.is_err() {
+            let left = limits.max_connections - self.slots.available_permits();
+            tracing::warn!(connections = left, "connections did not end in time and are dropped");
+        }
+        if let Some(figures) = &self.figures {
+            figures.abort();
+        }
+        let engine = self.context.engine.clone();
+        tokio::task::spawn_blocking(move || engine.close())
+            .await
+            .expect("closing the engine does not panic")
+    }
+}
+
+async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let failed = |source| StartError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    Ok((listener, bound))
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("listen", &self.listen)
+            .field("rules", &self.rules)
+            .field("tls", &self.tls.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open { listen } => write!(
+                f,
+                "others could connect without logging in: give `--users`, or `--insecure` if \
+                 that is meant: listen={listen}"
+            ),
+            Self::NoName { listen } => write!(
+                f,
+                "a broker on every address must say what clients call it: give `--advertise`: \
+                 listen={listen}"
+            ),
+            Self::Listen { address, .. } => write!(f, "could not listen: address={address}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Listen { source, .. } => Some(source),
+            Self::Open { .. } | Self::NoName { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The memory that all connections together may hold in requests and answers.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Bytes that one permit of the semaphore stands for: it counts in 32 bits only.
+const UNIT_BYTES: usize = 1024;
+
+/// A bound on the bytes that connections hold, shared by all of them.
+#[derive(Debug, Clone)]
+pub struct MemoryBudget {
+    units: Arc<Semaphore>,
+    total_bytes: usize,
+}
+
+/// A part of the budget; dropping it gives it back.
+#[derive(Debug, Default)]
+pub struct Held {
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl MemoryBudget {
+    /// A budget of so many bytes, rounded down to whole KiB, at least one.
+    #[must_use]
+    pub fn new(total_bytes: usize) -> Self {
+        let units = (total_bytes / UNIT_BYTES).clamp(1, Semaphore::MAX_PERMITS >> 1);
+        Self { units: Arc::new(Semaphore::new(units)), total_bytes: units * UNIT_BYTES }
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn total_bytes(&self) -> usize {
+        self.total_bytes
+    }
+
+    /// What nobody holds now.
+    #[must_use]
+    pub fn free_bytes(&self) -> usize {
+        self.units.available_permits() * UNIT_BYTES
+    }
+
+    /// Takes a part, and waits for it where others hold too much. A request for more than there
+    /// is at all takes all.
+    pub async fn take(&self, bytes: usize) -> Held {
+        let units = u32::try_from(bytes.min(self.total_bytes).div_ceil(UNIT_BYTES))
+            .expect("a budget has fewer units than 32 bits can count");
+        let permit = Arc::clone(&self.units).acquire_many_owned(units).await;
+        Held { permit: Some(permit.expect("the semaphore is never closed")) }
+    }
+
+    /// Takes as much of `bytes` as is free now, without waiting, and says how much that is.
+    #[must_use]
+    pub fn take_up_to(&self, bytes: usize) -> (Held, usize) {
+        let mut wanted = bytes.min(self.free_bytes()).div_ceil(UNIT_BYTES);
+        while wanted > 0 {
+            let units = u32::try_from(wanted).unwrap_or(u32::MAX);
+            if let Ok(permit) = Arc::clone(&self.units).try_acquire_many_owned(units) {
+                let bytes = bytes.min(units as usize * UNIT_BYTES);
+                return (Held { permit: Some(permit) }, bytes);
+            }
+            wanted /= 2;
+        }
+        (Held::default(), 0)
+    }
+}
+
+impl Held {
+    /// Gives back what is above so many bytes.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        let Some(permit) = &mut self.permit else { return };
+        let above = permit.num_permits().saturating_sub(bytes.div_ceil(UNIT_BYTES));
+        drop(permit.split(above));
+    }
+
+    /// Adds what `other` holds to this one.
+    pub fn merge(&mut self, other: Self) {
+        match (&mut self.permit, other.permit) {
+            (Some(mine), Some(others)) => mine.merge(others),
+            (None, others) => self.permit = others,
+            (Some(_), None) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_dropped_is_free_again() {
+        let budget = MemoryBudget::new(10 * 1024);
+        let mut held = budget.take(3000).await;
+        assert_eq!(budget.free_bytes(), 7 * 1024);
+        held.merge(budget.take(1).await);
+        assert_eq!(budget.free_bytes(), 6 * 1024);
+        drop(held);
+        assert_eq!(budget.free_bytes(), budget.total_bytes());
+    }
+
+    #[tokio::test]
+    async fn more_than_there_is_takes_all_and_does_not_wait_for_ever() {
+        let budget = MemoryBudget::new(4096);
+        let held = budget.take(1 << 40).await;
+        assert_eq!(budget.free_bytes(), 0);
+        drop(held);
+    }
+
+    #[tokio::test]
+    async fn taking_up_to_an_amount_gives_what_is_left() {
+        let budget = MemoryBudget::new(4096);
+        let (first, bytes) = budget.take_up_to(3000);
+        assert_eq!(bytes, 3000);
+        let (_second, bytes) = budget.take_up_to(3000);
+        assert_eq!(bytes, 1024);
+        let (_third, bytes) = budget.take_up_to(3000);
+        assert_eq!(bytes, 0);
+        drop(first);
+        assert_eq!(budget.free_bytes(), 3072);
+    }
+
+    #[tokio::test]
+    async fn shrinking_gives_back_the_rest_and_never_takes_more() {
+        let budget = MemoryBudget::new(4096);
+        let mut held = budget.take(4096).await;
+        held.shrink_to(1025);
+        assert_eq!(budget.free_bytes(), 2048);
+        held.shrink_to(1 << 30);
+        assert_eq!(budget.free_bytes(), 2048);
+        held.shrink_to(0);
+        assert_eq!(budget.free_bytes(), 4096);
+    }
+}
