@@ -1,0 +1,111 @@
+//! What the tests and the demo share: a client of raw requests, and a broker in this process.
+#![allow(dead_code, reason = "each test file uses its part of this")]
+
+pub mod bodies;
+pub mod client;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tidelog::clock::{Clock, SystemClock};
+use tidelog::io::SystemFiles;
+use tidelog::store::MemoryDisk;
+use tidelog::{Engine, EngineConfig, TopicConfig};
+use tidelog_broker::context::{Context, Limits};
+use tidelog_broker::profile::{Profile, Rules};
+use tidelog_broker::security::Security;
+use tidelog_broker::server::{Broker, Config};
+use tokio::runtime::Runtime;
+
+pub use client::Client;
+
+/// A broker on a temporary folder, with the index in memory.
+pub struct TestBroker {
+    pub engine: Engine,
+    pub address: SocketAddr,
+    pub metrics: Option<SocketAddr>,
+    pub context: Arc<Context>,
+    directory: PathBuf,
+    broker: Option<Broker>,
+    runtime: Runtime,
+}
+
+/// The configuration of a broker of the tests: any port of loopback, the kafka profile.
+pub fn config() -> Config {
+    Config {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        advertise: None,
+        metrics_listen: None,
+        rules: Rules::new(Profile::Kafka, false, None),
+        security: Security::default(),
+        tls: None,
+        insecure: false,
+        limits: Limits::default(),
+    }
+}
+
+impl TestBroker {
+    pub fn new() -> Self {
+        Self::start(config())
+    }
+
+    pub fn start(config: Config) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tidelog-broker-test-{}-{number}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&directory);
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let engine = Engine::builder(&directory)
+            .config(EngineConfig::default().segment_bytes(1 << 20).disk_reserve_bytes(0))
+            .clock(Arc::clone(&clock))
+            .files(Arc::new(SystemFiles))
+            .store(Arc::new(MemoryDisk::new()))
+            .open()
+            .expect("the engine opens");
+        let runtime = Runtime::new().expect("a runtime starts");
+        let broker = runtime
+            .block_on(Broker::start(config, engine.clone(), clock))
+            .expect("the broker starts");
+        Self {
+            engine,
+            address: broker.address(),
+            metrics: broker.metrics_address(),
+            context: Arc::clone(broker.context()),
+            directory,
+            broker: Some(broker),
+            runtime,
+        }
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    pub fn topic(&self, name: &str, partitions: u32) {
+        self.engine.create_topic(name, TopicConfig::new(partitions)).expect("the topic is made");
+    }
+
+    /// The end of each partition of a topic.
+    pub fn ends(&self, topic: &str) -> Vec<i64> {
+        let topic = self.engine.topic(topic).expect("the topic exists");
+        let end = |partition| self.engine.watermarks(partition).expect("it is there").log_end;
+        topic.partitions().iter().map(end).collect()
+    }
+
+    /// Stops the broker as SIGTERM does.
+    pub fn stop(&mut self) {
+        if let Some(broker) = self.broker.take() {
+            self.runtime.block_on(broker.stop()).expect("the broker stops cleanly");
+        }
+    }
+}
+
+impl Drop for TestBroker {
+    fn drop(&mut self) {
+        self.stop();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}

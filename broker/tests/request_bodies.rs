@@ -1,0 +1,103 @@
+//! Request bodies: what the walk over a body lets through, the decoder reads to the same end.
+
+mod common;
+
+use bytes::{Buf, Bytes};
+use common::bodies::{Dice, written};
+use kafka_protocol::messages::*;
+use kafka_protocol::protocol::{Decodable, Message};
+use tidelog_broker::wire::shape::{self, Body, MAX_ELEMENTS, Malformed};
+use tidelog_broker::wire::shapes;
+
+/// Decodes, and returns how many bytes are left, where it can be decoded.
+fn decoded<T: Decodable>(bytes: &[u8], version: i16) -> Option<usize> {
+    let mut bytes = Bytes::copy_from_slice(bytes);
+    T::decode(&mut bytes, version).ok().map(|_| bytes.remaining())
+}
+
+fn agree<T: Decodable + Message>(api: ApiKey) {
+    let body = shapes::of(api).expect("every API of this test is served");
+    let mut dice = Dice(api as u64 + 1);
+    for version in T::VERSIONS.min.max(0)..=T::VERSIONS.max {
+        for round in 0..40 {
+            let bytes = written(body, version, &mut dice);
+            let place = format!("{api:?} version={version} round={round} bytes={bytes:02x?}");
+            assert_eq!(shape::walk(body, version, &bytes), Ok(0), "{place}");
+            assert_eq!(decoded::<T>(&bytes, version), Some(0), "{place}");
+            cut_anywhere::<T>(body, version, &bytes, &mut dice);
+            changed_anywhere::<T>(body, version, &bytes, &mut dice);
+        }
+    }
+}
+
+fn cut_anywhere<T: Decodable>(body: &Body, version: i16, bytes: &[u8], dice: &mut Dice) {
+    for _ in 0..20.min(bytes.len()) {
+        let cut = dice.roll(bytes.len() as u64) as usize;
+        assert!(shape::walk(body, version, &bytes[..cut]).is_err(), "{bytes:02x?} cut={cut}");
+        assert_eq!(decoded::<T>(&bytes[..cut], version), None, "{bytes:02x?} cut={cut}");
+    }
+    let longer = [bytes, &[1, 2, 3]].concat();
+    assert_eq!(shape::walk(body, version, &longer), Ok(3));
+}
+
+fn changed_anywhere<T: Decodable>(body: &Body, version: i16, bytes: &[u8], dice: &mut Dice) {
+    for _ in 0..40.min(bytes.len()) {
+        let mut changed = bytes.to_vec();
+        let at = dice.roll(bytes.len() as u64) as usize;
+        changed[at] ^= 1 << dice.roll(8);
+        // Only what the walk lets through is ever decoded: then both must end at the same byte.
+        if let Ok(left) = shape::walk(body, version, &changed)
+            && let Some(decoded) = decoded::<T>(&changed, version)
+        {
+            assert_eq!(left, decoded, "{changed:02x?} at={at}");
+        }
+    }
+}
+
+#[test]
+fn the_walk_and_the_decoder_agree_on_every_version_of_every_request() {
+    agree::<ProduceRequest>(ApiKey::Produce);
+    agree::<FetchRequest>(ApiKey::Fetch);
+    agree::<ListOffsetsRequest>(ApiKey::ListOffsets);
+    agree::<MetadataRequest>(ApiKey::Metadata);
+    agree::<OffsetCommitRequest>(ApiKey::OffsetCommit);
+    agree::<OffsetFetchRequest>(ApiKey::OffsetFetch);
+    agree::<FindCoordinatorRequest>(ApiKey::FindCoordinator);
+    agree::<SaslHandshakeRequest>(ApiKey::SaslHandshake);
+    agree::<SaslAuthenticateRequest>(ApiKey::SaslAuthenticate);
+    agree::<ApiVersionsRequest>(ApiKey::ApiVersions);
+    agree::<CreateTopicsRequest>(ApiKey::CreateTopics);
+    agree::<DeleteTopicsRequest>(ApiKey::DeleteTopics);
+    agree::<DeleteRecordsRequest>(ApiKey::DeleteRecords);
+    agree::<OffsetForLeaderEpochRequest>(ApiKey::OffsetForLeaderEpoch);
+    agree::<DescribeConfigsRequest>(ApiKey::DescribeConfigs);
+    agree::<AlterConfigsRequest>(ApiKey::AlterConfigs);
+    agree::<CreatePartitionsRequest>(ApiKey::CreatePartitions);
+    agree::<IncrementalAlterConfigsRequest>(ApiKey::IncrementalAlterConfigs);
+    agree::<DescribeClusterRequest>(ApiKey::DescribeCluster);
+}
+
+#[test]
+fn an_array_that_claims_more_than_the_frame_has_is_malformed() {
+    let metadata = shapes::of(ApiKey::Metadata).unwrap();
+    assert_eq!(shape::check(metadata, 1, &[0x7f, 0xff, 0xff, 0xff]), Err(Malformed::Short));
+    assert_eq!(shape::check(metadata, 1, &[0xff, 0xff, 0xff, 0xfe]), Err(Malformed::Length));
+    assert_eq!(shape::check(metadata, 1, &[0xff, 0xff, 0xff, 0xff]), Ok(()));
+    let varint = [0xff, 0xff, 0xff, 0xff, 0x0f];
+    assert_eq!(shape::check(metadata, 9, &varint), Err(Malformed::Short));
+    let too_long = [0xff, 0xff, 0xff, 0xff, 0x1f];
+    assert_eq!(shape::check(metadata, 9, &too_long), Err(Malformed::Varint));
+}
+
+#[test]
+fn as_many_elements_as_the_limit_pass_and_one_more_does_not() {
+    let metadata = shapes::of(ApiKey::Metadata).unwrap();
+    let request = |count: usize| {
+        let mut bytes = u32::try_from(count).unwrap().to_be_bytes().to_vec();
+        bytes.extend(vec![0; 2 * count]);
+        bytes
+    };
+    assert_eq!(shape::check(metadata, 1, &request(MAX_ELEMENTS)), Ok(()));
+    let one_more = request(MAX_ELEMENTS + 1);
+    assert_eq!(shape::check(metadata, 1, &one_more), Err(Malformed::Elements));
+}
