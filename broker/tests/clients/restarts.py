@@ -1,0 +1,150 @@
+"""Clients that go on while the broker is killed under them: nothing acknowledged is missing, and none is started again.
+
+restarts.py PROGRAM DATA-DIRECTORY ROUNDS
+"""
+import re
+import subprocess
+import sys
+import threading
+
+from confluent_kafka import Consumer, OFFSET_BEGINNING, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaProducer
+
+TOPIC, PARTITIONS, EACH_ROUND = "restarts", 3, 60
+FAILED = []
+QUICK = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 200, "log_level": 0}  # that connections break is meant
+
+
+def complain(what):
+    FAILED.append(what)
+    print("FAIL " + what, flush=True)
+
+
+class Broker:
+    """The process, always on the same port and data."""
+
+    def __init__(self, program, data):
+        self.command, self.listen, self.process = [program, "--data-dir", data], "127.0.0.1:0", None
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(self.command + ["--listen", self.listen], stderr=subprocess.PIPE, text=True)
+        for line in self.process.stderr:
+            found = re.search(r"serving listen=(\S+)", line)
+            if found:
+                self.listen = found[1]
+                threading.Thread(target=self.drain, args=(self.process.stderr,), daemon=True).start()
+                return
+        sys.exit("the broker did not start")
+
+    @staticmethod
+    def drain(lines):
+        for line in lines:
+            if "panicked" in line:
+                complain(line)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Acknowledged:
+    """What was acknowledged, and by which client: value to (partition, offset)."""
+
+    def __init__(self):
+        self.places, self.counts, self.changed = {}, {}, threading.Condition()
+
+    def add(self, client, value, partition, offset):
+        with self.changed:
+            self.places[value] = (partition, offset)
+            self.counts[client] = self.counts.get(client, 0) + 1
+            self.changed.notify_all()
+
+    def wait_for_more(self, clients):
+        """Until each client has got so many more acknowledgements."""
+        with self.changed:
+            goals = {client: self.counts.get(client, 0) + EACH_ROUND for client in clients}
+            done = self.changed.wait_for(lambda: all(self.counts.get(c, 0) >= goals[c] for c in goals), timeout=60)
+        if not done:
+            sys.exit(f"FAIL a client did not go on within a minute: {self.counts}, wanted {goals}")
+
+
+def produce_with_confluent(listen, acknowledged, stop):
+    producer = Producer({"bootstrap.servers": listen, "acks": "1", "enable.idempotence": False, "linger.ms": 1} | QUICK)
+
+    def delivered(error, message):
+        if not error:
+            acknowledged.add("confluent", message.value(), message.partition(), message.offset())
+
+    number = 0
+    while not stop.is_set():
+        producer.produce(TOPIC, value=f"confluent-{number}", partition=number % PARTITIONS, on_delivery=delivered)
+        number += 1
+        producer.poll(0.002)
+    if producer.flush(30):
+        complain("confluent-kafka has messages left")
+
+
+def produce_with_kafka_python(listen, acknowledged, stop):
+    producer = KafkaProducer(bootstrap_servers=listen, acks="all", enable_idempotence=False, linger_ms=1,
+                             reconnect_backoff_ms=50, reconnect_backoff_max_ms=200, retry_backoff_ms=50)
+    number = 0
+    while not stop.is_set():
+        values = [f"kafka-python-{number}-{p}".encode() for p in range(PARTITIONS)]
+        sent = [producer.send(TOPIC, value=value, partition=p) for p, value in enumerate(values)]
+        for value, future in zip(values, sent):
+            found = future.get(60)
+            acknowledged.add("kafka-python", value, found.partition, found.offset)
+        number += 1
+    producer.close()
+
+
+def consume(listen, stop, seen):
+    """Reads all partitions, and checks that offsets have no gap and never go back."""
+    consumer = Consumer({"bootstrap.servers": listen, "group.id": "restarts", "enable.auto.commit": False} | QUICK)
+    consumer.assign([TopicPartition(TOPIC, p, OFFSET_BEGINNING) for p in range(PARTITIONS)])
+    ends = [0] * PARTITIONS
+    while True:
+        message = consumer.poll(0.2)
+        if message is None:
+            if stop.is_set() and ends == [consumer.get_watermark_offsets(TopicPartition(TOPIC, p), timeout=10)[1] for p in range(PARTITIONS)]:
+                break
+        elif not message.error():
+            if message.offset() != ends[message.partition()]:
+                complain(f"partition {message.partition()}: offset {message.offset()} after {ends[message.partition()]}")
+            ends[message.partition()] = message.offset() + 1
+            seen.setdefault(message.value(), set()).add((message.partition(), message.offset()))
+    consumer.close()
+
+
+def main():
+    program, data, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    broker, acknowledged, stop, ended, seen = Broker(program, data), Acknowledged(), threading.Event(), threading.Event(), {}
+    admin = AdminClient({"bootstrap.servers": broker.listen} | QUICK)
+    admin.create_topics([NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=1)])[TOPIC].result(30)
+    producers = [threading.Thread(target=run, args=(broker.listen, acknowledged, stop), daemon=True)
+                 for run in (produce_with_confluent, produce_with_kafka_python)]
+    consumer = threading.Thread(target=consume, args=(broker.listen, ended, seen), daemon=True)
+    for thread in producers + [consumer]:
+        thread.start()
+    for _ in range(rounds):
+        acknowledged.wait_for_more(["confluent", "kafka-python"])
+        broker.kill()
+        broker.start()
+    acknowledged.wait_for_more(["confluent", "kafka-python"])
+    stop.set()
+    for thread in producers:
+        thread.join(60)
+    ended.set()
+    consumer.join(60)
+    if any(thread.is_alive() for thread in producers + [consumer]):
+        sys.exit("FAIL a client hangs")
+    missing = [value for value, place in acknowledged.places.items() if place not in seen.get(value, ())]
+    print(f"restarts: {rounds} kills, {len(acknowledged.places)} acknowledged records, {len(missing)} missing")
+    broker.kill()
+    sys.exit(1 if missing or FAILED else 0)
+
+
+if __name__ == "__main__":
+    main()

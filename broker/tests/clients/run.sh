@@ -1,0 +1,226 @@
+#!/usr/bin/env bash
+# Runs unmodified clients against the broker: confluent-kafka, kafka-python, kafkajs, Java, kcat; in both profiles,
+# with independent partitions, over TLS with a login, and while the broker is killed.
+#
+# The libraries are kept in ~/.cache/tidelog-clients. A tool that is missing is said and left out; whatever fails fails
+# the run. TIDELOG_BROKER names a broker that is built already.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR
+# shellcheck source=common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+here="$root/broker/tests/clients"
+
+# What runs a client; each is called with its command line, and missing where its tool is.
+declare -A clients=()
+readers=()
+
+prepare_python() {
+    if ! has_python; then
+        say "SKIPPED confluent-kafka and kafka-python: there is no python3 with venv"
+        return
+    fi
+    local version
+    for version in "${confluent_versions[@]}"; do
+        python_with "confluent-kafka==$version"
+        clients["confluent-$version"]="$python $here/confluent.py"
+        readers+=("confluent-$version")
+    done
+    python_with "${kafka_python[@]}"
+    clients[kafka-python]="$python $here/kafka_python.py"
+    readers+=(kafka-python)
+}
+
+install_kafkajs() {
+    local packages=("${@:1:$#-1}") directory="${*: -1}"
+    npm install --silent --no-audit --no-fund --prefix "$directory" "${packages[@]}"
+}
+
+prepare_kafkajs() {
+    if ! command -v node >/dev/null || ! command -v npm >/dev/null; then
+        say "SKIPPED kafkajs: there is no node or no npm"
+        return
+    fi
+    local name
+    name="$(named kafkajs "${kafkajs[@]}")"
+    once "$name" install_kafkajs "${kafkajs[@]}"
+    export NODE_PATH="$cache/$name/node_modules"
+    clients[kafkajs]="node $here/kafkajs.js"
+    readers+=(kafkajs)
+}
+
+# The jars, and our class compiled against them.
+install_java() {
+    mvn --quiet --batch-mode -Dstyle.color=never --file "$here/java/pom.xml" dependency:copy-dependencies \
+        -DoutputDirectory="$1"
+    javac -d "$1" -cp "$1/*" "$here/java/Client.java"
+}
+
+prepare_java() {
+    if ! command -v javac >/dev/null || ! command -v mvn >/dev/null; then
+        say "SKIPPED the Java client: there is no javac or no mvn"
+        return
+    fi
+    local name
+    name="$(named java "$(cat "$here/java/pom.xml" "$here/java/Client.java")" "$(javac -version)")"
+    once "$name" install_java
+    export ROWS="$here/rows.txt"
+    clients[java]="java -Xshare:auto -XX:TieredStopAtLevel=1 -cp $cache/$name:$cache/$name/* Client"
+    readers+=(java)
+}
+
+prepare_kcat() {
+    if ! command -v kcat >/dev/null && [[ "$(id -u)" -eq 0 ]] && command -v apt-get >/dev/null; then
+        say "installing kcat"
+        { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
+            --no-install-recommends kcat; } >/dev/null 2>&1 || true
+    fi
+    has_kcat || say "SKIPPED kcat: it is not installed"
+}
+
+has_kcat() {
+    command -v kcat >/dev/null
+}
+
+# client NAME WORD...: runs a client's program against the broker at $address.
+client() {
+    local words
+    read -ra words <<<"${clients[$1]}"
+    KAFKA_BOOTSTRAP="$address" timeout 100 "${words[@]}" "${@:2}"
+}
+
+# The codecs of a client, after which its topics are called.
+codecs() {
+    case "$1:$2" in
+        event-broker:*) echo none ;;
+        kafka:kafkajs) echo none gzip snappy ;;
+        *) echo none gzip snappy lz4 zstd ;;
+    esac
+}
+
+expect() {
+    [[ "$2" == "$3" ]] || fail "$1: got $2, want $3"
+    say "ok   $1"
+}
+
+# kcat writes three records to a partition that is empty, reads them, and reads what another client wrote.
+run_kcat() {
+    local topic="$1" last="$2" got
+    printf 'a=1\nb=\n=3\n' | kcat -b "$address" -P -t "$topic" -p 0 -K = -Z -H source=kcat -X acks=all
+    got="$(kcat -q -b "$address" -C -t "$topic" -p 0 -o beginning -e -Z -f '%o %k %s %h;')"
+    expect "kcat reads what it wrote" "$got" '0 a 1 source=kcat;1 b NULL source=kcat;2 NULL 3 source=kcat;'
+    got="$(kcat -b "$address" -Q -t "$topic:0:-2" -t "$topic:0:-1" 2>/dev/null | tr -d '\n')"
+    expect "kcat sees the end" "${got##* offset }" 3
+    got="$(kcat -q -b "$address" -C -t "$topic" -p 0 -o -1 -e -f '%o')"
+    expect "kcat reads from the last record on" "$got" 2
+    got="$(kcat -b "$address" -L -t "$topic" | grep -c 'leader 1')"
+    expect "kcat lists the partitions" "$got" 3
+    got="$(kcat -q -b "$address" -C -t "$topic" -p 1 -o beginning -e -f '%o %S\n' | tail -n 1)"
+    expect "kcat reads the rows of another client" "$got" "$last"
+}
+
+# Every client writes the rows with each codec; then each reads what all have written.
+run_profile() {
+    local profile="$1" name prefix topics=() words
+    start_broker "$profile" --profile "$profile"
+    for name in "${readers[@]}"; do
+        prefix="rows-$name"
+        read -ra words <<<"$(codecs "$profile" "$name")"
+        in_background "$profile, $name writes" client "$name" write "$prefix" "${words[@]}"
+        topics+=("${words[@]/#/$prefix-}")
+    done
+    finish
+    for name in "${readers[@]}"; do
+        mapfile -t words < <(printf '%s\n' "${topics[@]}")
+        # It has no decoder of its own for the others.
+        [[ "$name" != kafkajs ]] || mapfile -t words < <(printf '%s\n' "${topics[@]}" | grep -v 'lz4\|zstd')
+        in_background "$profile, $name reads" client "$name" read "${words[@]}"
+        case "$profile:$name" in
+            event-broker:confluent-*)
+                in_background "$profile, $name is refused" client "$name" refused \
+                    "refused-$name" gzip snappy lz4 zstd
+                ;;
+        esac
+        case "$name" in
+            confluent-*) ;;
+            *) in_background "$profile, $name, atomic" client "$name" atomic atomic ;;
+        esac
+    done
+    finish
+    if has_kcat; then
+        local last="rows-${readers[0]}-none" count
+        count="$(grep -v '^# ' "$here/rows.txt" | cut -f 1 | grep -cvw "${readers[0]}")"
+        run_kcat "$last" "$((count - 1)) 1"
+    fi
+    stop_broker "$profile" "$broker"
+}
+
+run_independent() {
+    local name
+    start_broker independent --independent-partitions
+    for name in "${readers[@]}"; do
+        case "$name" in
+            confluent-*) ;;
+            *) in_background "independent partitions, $name" client "$name" atomic independent ;;
+        esac
+    done
+    finish
+    stop_broker independent "$broker"
+}
+
+# The same over TLS with a login: what is granted works, and an unknown password does not.
+run_secured() {
+    if ! command -v openssl >/dev/null; then
+        say "SKIPPED TLS and logins: there is no openssl"
+        return
+    fi
+    openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=tidelog \
+        -addext subjectAltName=IP:127.0.0.1 -keyout "$scratch/key.pem" -out "$scratch/ca.pem" \
+        2>"$scratch/openssl.log" || fail "openssl: $(cat "$scratch/openssl.log")"
+    printf 'writer:%s\n' "$(printf 'secret' | "$program" hash-password)" >"$scratch/users"
+    printf 'writer All rows-*\n' >"$scratch/grants"
+    start_broker secured --users "$scratch/users" --grants "$scratch/grants" \
+        --tls-cert "$scratch/ca.pem" --tls-key "$scratch/key.pem"
+    export KAFKA_CA="$scratch/ca.pem" KAFKA_USERNAME=writer KAFKA_PASSWORD=secret
+    local name topics=()
+    for name in "${readers[@]}"; do
+        in_background "TLS and login, $name writes" client "$name" write "rows-$name" none
+        topics+=("rows-$name-none")
+    done
+    finish
+    for name in "${readers[@]}"; do
+        in_background "TLS and login, $name reads" client "$name" read "${topics[@]}"
+    done
+    finish
+    if has_kcat; then
+        local options=(-X security.protocol=sasl_ssl -X "ssl.ca.location=$KAFKA_CA" -b "$address"
+            -X sasl.mechanism=PLAIN -X sasl.username=writer) output
+        output="$(kcat "${options[@]}" -X sasl.password=secret -L | grep -c 'topic "rows-')"
+        expect "kcat with a login sees the topics" "$output" "${#topics[@]}"
+        output="$(kcat "${options[@]}" -X sasl.password=wrong -L -m 5 2>&1 || true)"
+        grep -q 'uthentication' <<<"$output" || fail "kcat with a wrong password: $output"
+        say "ok   kcat with a wrong password is told so"
+    fi
+    unset KAFKA_CA KAFKA_USERNAME KAFKA_PASSWORD
+    stop_broker secured "$broker"
+}
+
+# Producers and a consumer that live on while the broker is killed under them again and again.
+run_restarts() {
+    has_python || return 0
+    python_with "confluent-kafka==${confluent_versions[0]}" "${kafka_python[@]}"
+    "$python" "$here/restarts.py" "$program" "$scratch/restarts.data" 5 |
+        tail -n 20
+}
+
+build_broker
+prepare_python
+prepare_kafkajs
+prepare_java
+prepare_kcat
+[[ "${#readers[@]}" -gt 0 ]] || fail "there is not one client to run"
+run_profile kafka
+run_profile event-broker
+run_independent
+run_secured
+run_restarts
+say "clients: all passed in $SECONDS s: ${readers[*]}"
