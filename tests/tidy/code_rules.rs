@@ -49,6 +49,10 @@ pub(crate) fn no_unsafe(source: &Source) -> Vec<Finding> {
     anywhere(source, &["unsafe"], "unsafe code")
 }
 
+/// What tests and benchmarks share: each of them uses its part.
+const SHARED: &[&str] =
+    &["tests/common/", "broker/tests/common/", "tests/temporary/", "benches/support/"];
+
 /// A lint is expected with its reason, never allowed; no test is switched off. What tests share is
 /// dead code in some of the tests that take it in and not in others, which no `expect` can say.
 pub(crate) fn no_allow_and_no_ignore(source: &Source) -> Vec<Finding> {
@@ -60,7 +64,7 @@ pub(crate) fn no_allow_and_no_ignore(source: &Source) -> Vec<Finding> {
         }
         let end = behind_bracket(&source.code, open);
         let attribute = Source::new(&source.path, &source.text[open..end]);
-        let is_shared = source.path.starts_with("tests/common/")
+        let is_shared = SHARED.iter().any(|shared| source.path.starts_with(shared))
             && attribute.code.starts_with("[allow(dead_code, reason");
         if !attribute.places("allow(").is_empty() && !is_shared {
             findings.push(source.finding(at, "an `allow` attribute: say `expect` and the reason"));

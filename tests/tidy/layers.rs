@@ -7,6 +7,7 @@ use super::source::{Finding, Source, behind_bracket, word_at};
 /// docs/design.md draws the same table.
 const LAYERS: &[(&str, u8, u8)] = &[
     ("types", 0, 0),
+    ("callback", 0, 0),
     ("rules", 0, 0),
     ("metrics", 0, 1),
     ("clock", 0, 1),
@@ -27,6 +28,7 @@ const LAYERS: &[(&str, u8, u8)] = &[
     ("topics", 7, 0),
     ("append", 7, 0),
     ("fetch", 7, 0),
+    ("describe", 7, 0),
     ("listen", 7, 0),
     ("scan", 7, 0),
     ("offsets", 7, 0),

@@ -1,0 +1,186 @@
+//! Compaction by key at several shares of duplicate keys, beside reading and summing the bytes.
+//!
+//! `cargo bench --bench cleaner`; the environment sets:
+//!
+//! - `TIDELOG_BENCH_DIR`: where to write (default: the system's temporary directory)
+//! - `TIDELOG_BENCH_BYTES`: bytes of record batches that are cleaned (default: 256 MiB)
+//! - `TIDELOG_BENCH_ROUNDS`: how often each share is measured (default: 3)
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use support::{BenchDir, Stopwatch, batches, env_u64, percentile};
+use tidelog::config::{EngineConfig, Maintenance, TopicSettings};
+use tidelog::record::BatchBuilder;
+use tidelog::{Durability, Engine, Partition, Record, TopicConfig};
+
+const RECORDS_PER_BATCH: u64 = 16;
+const RECORD_BYTES: usize = 1024;
+
+/// Shares of records whose key comes again, in percent.
+const DUPLICATES: &[u64] = &[0, 50, 95];
+
+/// How long appends are measured without a cleaner beside them.
+const ALONE: Duration = Duration::from_millis(1500);
+
+fn open(directory: &Path) -> Engine {
+    let config = EngineConfig::default().maintenance(Maintenance::Manual).disk_reserve_bytes(0);
+    let builder = Engine::builder(directory).config(config);
+    #[cfg(all(not(feature = "rocksdb"), feature = "test-util"))]
+    let builder = builder.store(std::sync::Arc::new(tidelog::store::MemoryDisk::new()));
+    builder.open().expect("the engine opens")
+}
+
+fn topic(engine: &Engine, name: &str, settings: &[(&str, &str)]) -> Partition {
+    let settings = TopicSettings::from_values(settings.iter().copied()).expect("legal settings");
+    let topic = engine.create_topic(name, TopicConfig::with_settings(1, settings));
+    topic.expect("it is made").partition(0).expect("it has a partition")
+}
+
+/// Appends so many bytes, of which this share has keys that come again.
+fn fill(engine: &Engine, partition: &Partition, total_bytes: u64, percent: u64) -> u64 {
+    let record_count = total_bytes / RECORD_BYTES as u64;
+    let key_count = (record_count * (100 - percent) / 100).max(1);
+    let (mut state, mut index, mut written) = (1u64, 0, 0);
+    while index < record_count {
+        let mut builder = BatchBuilder::new();
+        for _ in 0..RECORDS_PER_BATCH {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let key = if percent == 0 { index } else { (state >> 33) % key_count };
+            let value: Vec<u8> = state.to_le_bytes().repeat(RECORD_BYTES / 8 - 4);
+            let record = Record::new(format!("key-{key:012}"), value);
+            builder.push(&record.timestamp(1_700_000_000_000)).expect("the batch is small");
+            index += 1;
+        }
+        let batch = builder.finish().expect("it has records");
+        written += batch.len() as u64;
+        let mut append = engine.append_transaction();
+        append.batch(partition, batch).expect("the batch is good");
+        append.commit(Durability::Buffered).expect("it is committed");
+    }
+    engine.sync().expect("it is synced");
+    written
+}
+
+/// Reads the files of the log and sums their bytes, once.
+fn read_and_sum(directory: &Path) -> Duration {
+    let watch = Stopwatch::start();
+    let mut buffer = vec![0; 1 << 20];
+    for entry in std::fs::read_dir(directory).expect("the log is there") {
+        let mut file = File::open(entry.expect("it is readable").path()).expect("it opens");
+        loop {
+            let length = file.read(&mut buffer).expect("it can be read");
+            if length == 0 {
+                break;
+            }
+            std::hint::black_box(crc32c::crc32c(&buffer[..length]));
+        }
+    }
+    watch.elapsed()
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+fn clean_at(percent: u64, total_bytes: u64, rounds: u64) {
+    let (mut cleaned, mut read, mut pass) = (Vec::new(), Vec::new(), None);
+    for _ in 0..rounds {
+        let directory = BenchDir::new("cleaner");
+        let engine = open(&directory.path().join("engine"));
+        let settings = [("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0")];
+        let partition = topic(&engine, "compacted", &settings);
+        fill(&engine, &partition, total_bytes, percent);
+        let log = directory.path().join("engine/log");
+        read_and_sum(&log);
+        read.push(read_and_sum(&log));
+        let watch = Stopwatch::start();
+        let done = engine.clean_partition(&partition).expect("it is clean now");
+        cleaned.push(watch.elapsed());
+        pass = done;
+    }
+    let pass = pass.expect("a pass was due");
+    let (cleaned, read) = (median(cleaned), median(read));
+    println!(
+        "{percent:>3} % duplicates: {:>5.0} MB/s ({cleaned:.2?}), reading and summing {read:.2?}, \
+         ratio {:.2}; {} keys, {} MB read, {} MB written",
+        total_bytes as f64 / 1e6 / cleaned.as_secs_f64(),
+        read.as_secs_f64() / cleaned.as_secs_f64(),
+        pass.key_count,
+        pass.read_bytes / 1_000_000,
+        pass.written_bytes / 1_000_000,
+    );
+}
+
+/// Appends until it is told to end; the latencies of all appends.
+fn append_until(
+    engine: &Engine,
+    partition: &Partition,
+    is_over: impl Fn() -> bool,
+) -> Vec<Duration> {
+    let pool = batches(16, 64, RECORD_BYTES);
+    let mut latencies = Vec::new();
+    while !is_over() {
+        let watch = Stopwatch::start();
+        let mut append = engine.append_transaction();
+        let batch = pool[latencies.len() % pool.len()].clone();
+        append.batch(partition, batch).expect("the batch is good");
+        append.commit(Durability::Buffered).expect("it is committed");
+        latencies.push(watch.elapsed());
+    }
+    latencies.sort_unstable();
+    latencies
+}
+
+fn appends_beside(percent: u64, total_bytes: u64) {
+    let directory = BenchDir::new("cleaner");
+    let engine = open(&directory.path().join("engine"));
+    let settings = [("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0")];
+    let compacted = topic(&engine, "compacted", &settings);
+    let appended = topic(&engine, "appended", &[]);
+    fill(&engine, &compacted, total_bytes, percent);
+    let watch = Stopwatch::start();
+    let alone = append_until(&engine, &appended, || watch.elapsed() >= ALONE);
+    let alone_time = watch.elapsed();
+    let is_over = AtomicBool::new(false);
+    let (beside, beside_time) = std::thread::scope(|scope| {
+        let cleaner = scope.spawn(|| {
+            engine.clean_partition(&compacted).expect("it is clean now");
+            is_over.store(true, Ordering::SeqCst);
+        });
+        let watch = Stopwatch::start();
+        let beside = append_until(&engine, &appended, || is_over.load(Ordering::SeqCst));
+        cleaner.join().expect("the cleaner ends");
+        (beside, watch.elapsed())
+    });
+    let rate = |latencies: &[Duration], time: Duration| latencies.len() as f64 / time.as_secs_f64();
+    let (p99_alone, p99_beside) = (percentile(&alone, 0.99), percentile(&beside, 0.99));
+    println!(
+        "{percent:>3} % duplicates, appends of 64 KiB beside: rate {:.2} of alone, \
+         p99 {p99_beside:.0?} against {p99_alone:.0?}",
+        rate(&beside, beside_time) / rate(&alone, alone_time),
+    );
+}
+
+fn main() {
+    let total_bytes = env_u64("TIDELOG_BENCH_BYTES", 256 << 20);
+    let rounds = env_u64("TIDELOG_BENCH_ROUNDS", 3).max(1);
+    println!(
+        "{} MiB of records of {RECORD_BYTES} bytes in batches of {RECORDS_PER_BATCH}, one thread, \
+         warm, median of {rounds}",
+        total_bytes >> 20
+    );
+    for &percent in DUPLICATES {
+        clean_at(percent, total_bytes, rounds);
+    }
+    for &percent in DUPLICATES {
+        appends_beside(percent, total_bytes);
+    }
+}
