@@ -105,7 +105,7 @@ pub fn group_offsets(
     let mut failed = None;
     let begin = group_prefix(group);
     let end = [&begin[..], &[0xff; 21]].concat();
-    shared.snapshot().scan(
+    shared.snapshot().store().scan(
         Family::Groups,
         &begin,
         &end,

@@ -102,6 +102,11 @@ pub struct Counters {
     pub checkpoints: Counter,
     pub removed_batches: Counter,
     pub removed_bytes: Counter,
+    pub freed_segments: Counter,
+    pub freed_bytes: Counter,
+    pub relocated_batches: Counter,
+    pub relocated_bytes: Counter,
+    pub failed_maintenance: Counter,
     pub fetches: Counter,
     pub fetched_bytes: Counter,
     pub corruptions: Counter,
@@ -143,6 +148,16 @@ pub struct Metrics {
     pub removed_batches: u64,
     /// Bytes of them.
     pub removed_bytes: u64,
+    /// Segments of the commit log that were removed because nothing in them was alive.
+    pub freed_segments: u64,
+    /// Bytes of them.
+    pub freed_bytes: u64,
+    /// Record batches that were moved out of segments that were mostly dead.
+    pub relocated_batches: u64,
+    /// Bytes of them.
+    pub relocated_bytes: u64,
+    /// Rounds of maintenance that failed and were tried again.
+    pub failed_maintenance: u64,
     /// Fetches that were answered.
     pub fetches: u64,
     /// Bytes of record batches that they returned.
@@ -181,6 +196,8 @@ pub struct Metrics {
     pub segment_count: u64,
     /// Bytes of all record batches that can be read.
     pub live_bytes: u64,
+    /// Reads and snapshots under way: they hold back the removal of segments.
+    pub pin_count: u64,
     /// Topics.
     pub topic_count: u64,
     /// Partitions of all topics.
@@ -208,6 +225,11 @@ impl Counters {
             checkpoints: self.checkpoints.get(),
             removed_batches: self.removed_batches.get(),
             removed_bytes: self.removed_bytes.get(),
+            freed_segments: self.freed_segments.get(),
+            freed_bytes: self.freed_bytes.get(),
+            relocated_batches: self.relocated_batches.get(),
+            relocated_bytes: self.relocated_bytes.get(),
+            failed_maintenance: self.failed_maintenance.get(),
             fetches: self.fetches.get(),
             fetched_bytes: self.fetched_bytes.get(),
             corruptions: self.corruptions.get(),

@@ -71,6 +71,7 @@ pub fn list_offset(
     if !shared.catalog.holds(partition.topic()) {
         return Err(ListOffsetError::UnknownPartition { partition: partition.clone() });
     }
+    let _pin = shared.pin();
     let marks = shared.watermarks(partition, visibility);
     let bound = match isolation {
         Isolation::Committed => marks.last_stable,

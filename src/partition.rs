@@ -204,7 +204,8 @@ impl PartitionState {
         let row = &self.row;
         RemovalMark {
             log_start: row.log_start,
-            removed_bytes: row.cumulative_bytes - row.size_bytes,
+            // A batch that is cleaned may grow, so this is a difference and no sum.
+            removed_bytes: row.cumulative_bytes.wrapping_sub(row.size_bytes),
             removed_records: row.log_end.unsigned_abs().saturating_sub(row.record_count),
         }
     }

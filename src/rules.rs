@@ -57,6 +57,14 @@ pub enum Rule {
     E3HaltRefuses,
     /// After an error the same file is written on.
     E4NewFileAfterError,
+    /// A segment goes by what the index holds now, not by what a checkpoint made durable.
+    F1IndexAtCheckpoint,
+    /// A segment goes by the count of what is alive in it, and nothing is looked up.
+    F1LookUp,
+    /// Relocation moves a batch without comparing what the index says of it by then.
+    F2CompareEntry,
+    /// A segment goes although a reader's pin is older than the checkpoint.
+    F3PinsHold,
     /// Topic changes are not synced.
     D1TopicsSynced,
     /// The leader epoch does not rise after a crash.

@@ -9,8 +9,7 @@ use crate::catalog::Topic;
 use crate::error::{Corruption, Place, StorageError};
 use crate::keyspace::{PartitionRow, partition_key};
 use crate::record::{Record, RecordBatch};
-use crate::shared::{Located, Shared, locate, read_batch};
-use crate::store::Read;
+use crate::shared::{Located, Shared, Snapshot as Pinned, locate, read_batch};
 use crate::types::{Offset, PartitionId, TimestampMs};
 use crate::write_batch::Family;
 
@@ -18,17 +17,18 @@ use crate::write_batch::Family;
 const LOOK_AHEAD_BYTES: u64 = 1 << 20;
 
 /// All partitions of all topics, at one instant: an append transaction is in it whole or not at
-/// all. It costs nothing to take, and holds what it shows from being freed while it lives.
+/// all. It costs nothing to take, and holds what it shows from being freed while it lives, for
+/// `max_snapshot_age_ms` at most.
 #[derive(Clone)]
 pub struct Snapshot {
     shared: Arc<Shared>,
-    store: Arc<dyn Read>,
+    index: Pinned,
 }
 
 /// Takes a snapshot. It shows everything that any reader has seen before.
 #[must_use]
 pub fn snapshot(shared: &Arc<Shared>) -> Snapshot {
-    Snapshot { store: shared.snapshot(), shared: Arc::clone(shared) }
+    Snapshot { index: shared.snapshot(), shared: Arc::clone(shared) }
 }
 
 /// A record that a scan found.
@@ -52,6 +52,8 @@ pub enum ScanError {
         /// The number.
         partition: i32,
     },
+    /// The snapshot is older than `max_snapshot_age_ms`: what it shows may be gone.
+    Expired,
     /// The storage failed, or what it holds is damaged.
     Storage(StorageError),
 }
@@ -202,7 +204,12 @@ impl Scan {
     /// The partition at its beginning; `None` if it was added behind the snapshot.
     fn begin(&mut self, partition: i32, id: PartitionId) -> Result<Option<Current>, ScanError> {
         let key = partition_key(id);
-        let row = self.snapshot.store.get(Family::Partitions, &key).map_err(ScanError::Storage)?;
+        let row = self
+            .snapshot
+            .index
+            .store()
+            .get(Family::Partitions, &key)
+            .map_err(ScanError::Storage)?;
         let Some(row) = row else {
             let added_later = self.choice == Choice::All { seen: true };
             let unknown = ScanError::UnknownPartition { partition };
@@ -231,7 +238,7 @@ impl Scan {
             if current.next_offset >= current.bound {
                 return Ok(ControlFlow::Break(()));
             }
-            let store = &*self.snapshot.store;
+            let store = self.snapshot.index.store();
             // The batch that holds the last wanted offset may end behind it.
             let end = Offset::MAX;
             let limit = (LOOK_AHEAD_BYTES, true);
@@ -300,9 +307,16 @@ impl Iterator for Scan {
                     return Some(Ok(ScannedRecord { partition, record, append_time }));
                 }
             }
+            if self.snapshot.index.is_expired() {
+                return Some(Err(ScanError::Expired));
+            }
             match self.advance(&mut current) {
                 Ok(ControlFlow::Continue(())) => self.current = Some(current),
                 Ok(ControlFlow::Break(())) => {}
+                // What an old snapshot names may be gone at any moment.
+                Err(_) if self.snapshot.index.is_expired() => {
+                    return Some(Err(ScanError::Expired));
+                }
                 Err(error) => return Some(Err(ScanError::Storage(error))),
             }
         }
@@ -327,6 +341,7 @@ impl fmt::Display for ScanError {
             Self::UnknownPartition { partition } => {
                 write!(f, "the topic has no such partition: partition={partition}")
             }
+            Self::Expired => f.write_str("the snapshot is too old: take a new one"),
             Self::Storage(_) => f.write_str("a partition could not be scanned"),
         }
     }
@@ -336,7 +351,7 @@ impl std::error::Error for ScanError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Storage(error) => Some(error),
-            Self::UnknownPartition { .. } => None,
+            Self::UnknownPartition { .. } | Self::Expired => None,
         }
     }
 }

@@ -56,7 +56,8 @@ impl VerifyReport {
 /// # Errors
 /// [`StorageError`] if the index cannot be read at all. Damage is in the report.
 pub fn verify(shared: &Arc<Shared>) -> Result<VerifyReport, StorageError> {
-    let store = shared.snapshot();
+    let index = shared.snapshot();
+    let store = index.store();
     let mut report = VerifyReport::default();
     let mut rows = Vec::new();
     let (begin, end) = ([], [0xff; 5]);
@@ -70,9 +71,9 @@ pub fn verify(shared: &Arc<Shared>) -> Result<VerifyReport, StorageError> {
         ControlFlow::Continue(())
     })?;
     let known: Vec<PartitionId> = rows.iter().map(|(partition, _)| *partition).collect();
-    check_strays(&*store, &known, &mut report)?;
+    check_strays(store, &known, &mut report)?;
     for (partition, row) in rows {
-        let mut check = Check { shared, store: &*store, partition, row: &row, sums: Sums::new() };
+        let mut check = Check { shared, store, partition, row: &row, sums: Sums::new() };
         check.run(&mut report)?;
         report.partition_count += 1;
     }

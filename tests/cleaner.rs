@@ -106,6 +106,7 @@ fn one_damaged_partition_stops_no_other_and_is_tried_again_in_every_round() {
         assert_eq!(step.cleaner_failures, 1);
         assert!(matches!(engine.cleaner_failure(&bad), Some(StorageError::Corruption(_))));
         assert_eq!(engine.metrics().uncleanable_partitions, 1);
+        test.clock.advance_ms(test.config.maintenance_interval_ms);
     }
     assert_eq!((before, offsets_of(&engine, &good)), (3, vec![1, 2]));
     assert!(matches!(

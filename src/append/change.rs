@@ -140,6 +140,7 @@ impl Change for AppendChange {
         }
         let records = self.transaction.batches.iter();
         let record_count = records.map(|pending| u64::from(pending.batch.record_count())).sum();
+        pipeline.counters.appended_batches.add(self.transaction.batch_count() as u64);
         pipeline.counters.appended_records.add(record_count);
         pipeline.counters.appended_bytes.add(self.transaction.size_bytes());
     }

@@ -108,6 +108,7 @@ impl CleanChange {
         let key = batch_key(cell.id(), item.expected.last_offset);
         let entry = &item.expected.entry;
         let old = BatchSize { length_bytes: place.length_bytes, record_count: entry.record_count };
+        plan.note_dead(place.segment, u64::from(old.length_bytes), 1);
         let mut planned = cell.planned();
         match &item.replacement {
             None => {

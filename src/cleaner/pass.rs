@@ -146,6 +146,8 @@ pub(super) fn run(
     plan: &CleanerPlan,
     pace: &mut Pace<'_>,
 ) -> Result<CleanerPass, CleanError> {
+    // What a pass has located stays until it has read it.
+    let _pin = shared.pin();
     let now = shared.clock.now_ms();
     let settings = partition.topic().settings();
     let delete_retention_ms = settings.effective().delete_retention_ms;

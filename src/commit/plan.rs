@@ -23,6 +23,7 @@ pub struct FramePlan {
     payloads: Vec<Payload>,
     payload_bytes: u64,
     entries: Vec<ValueAt>,
+    dead: Vec<(SegmentId, u64, u64)>,
 }
 
 impl FramePlan {
@@ -35,6 +36,7 @@ impl FramePlan {
             payloads: Vec::new(),
             payload_bytes: 0,
             entries: Vec::new(),
+            dead: Vec::new(),
         }
     }
 
@@ -46,6 +48,18 @@ impl FramePlan {
         self.entries.push(self.write_batch.put(Family::Batches, key, &entry.encode()));
         self.payload_bytes += length_bytes;
         self.payloads.push(payload);
+    }
+
+    /// Notes batches in a segment that the index does not name any more once this is applied,
+    /// because their entries are deleted or replaced: their bytes are dead then.
+    pub fn note_dead(&mut self, segment: SegmentId, bytes: u64, batch_count: u64) {
+        self.dead.push((segment, bytes, batch_count));
+    }
+
+    /// What dies: segments, each with bytes and batches.
+    #[must_use]
+    pub fn dead(&self) -> &[(SegmentId, u64, u64)] {
+        &self.dead
     }
 
     /// When it is made.

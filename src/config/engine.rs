@@ -157,6 +157,18 @@ engine_config! {
         max_topics: u32 = 100_000, from 1, to 10_000_000;
         /// Partitions of all topics. Each is held in memory with its offsets and epochs.
         max_partitions: u32 = 200_000, from 1, to 10_000_000;
+        /// Time between two rounds of maintenance, which look for what has expired and for space
+        /// to free. Several of them fit in the minute within which space comes back.
+        maintenance_interval_ms: u64 = 10_000, from 1, to 86_400_000;
+        /// Bytes that relocation moves in a second, at most: little beside what a disk takes, so
+        /// that appends are left alone.
+        relocation_bytes_per_second: u64 = 64 * MIB, from 1, to 1024 * GIB;
+        /// Dead bytes of the log, in percent of those that are alive, above which relocation gives
+        /// space back; two segments may be dead beside that. Less space costs more copying.
+        max_dead_percent: u32 = 28, from 1, to 10_000;
+        /// Time after which a snapshot holds back the removal of segments no longer, and reading it
+        /// fails: one that was forgotten must not fill the disk.
+        max_snapshot_age_ms: u64 = 3_600_000, from 1, to 2_592_000_000;
         /// Partitions of one topic: as many as Kafka makes in one request, and as one commit can
         /// write.
         max_partitions_per_topic: u32 = 10_000, from 1, to 100_000;

@@ -140,7 +140,7 @@ fn random_seed() -> u64 {
 }
 
 /// What a thread of the engine does until the engine is closed.
-type Job = fn(&Shared);
+type Job = fn(&Arc<Shared>);
 
 fn start_threads(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, OpenError> {
     if shared.config.maintenance == Maintenance::Manual {

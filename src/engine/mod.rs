@@ -256,7 +256,7 @@ impl Engine {
     /// [`StorageError`]: then the engine has halted, or it is closed.
     pub fn checkpoint(&self) -> Result<(), StorageError> {
         self.shared().check_open()?;
-        checkpoint::checkpoint(self.shared())
+        checkpoint::checkpoint(self.shared()).map(|_| ())
     }
 
     /// Does what maintenance is due now, on this thread: for

@@ -125,6 +125,8 @@ pub fn fetch(
     options: FetchOptions,
 ) -> Result<Fetched, FetchError> {
     shared.check_open()?;
+    // What is found stays until it is read (rule F3).
+    let _pin = shared.pin();
     let (watermarks, found) = loop {
         let watermarks = check(shared, partition, offset, options.visibility)?;
         let found = find(shared, partition, offset, &watermarks, options)?;

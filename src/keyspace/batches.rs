@@ -57,6 +57,17 @@ impl BatchEntry {
         bytes
     }
 
+    /// When the batch counts as written, for its age: at the smaller of its greatest timestamp and
+    /// its append time, so that a timestamp far in the future pins nothing; at its append time if
+    /// it has none.
+    #[must_use]
+    pub fn written_at(&self) -> TimestampMs {
+        if self.max_timestamp < 0 {
+            return self.append_time;
+        }
+        self.max_timestamp.min(self.append_time)
+    }
+
     /// The value in family `batches`.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::ENCODED_LEN] {
@@ -166,11 +177,21 @@ pub fn batch_key(partition: PartitionId, last_offset: Offset) -> [u8; 12] {
 /// # Errors
 /// [`Corruption`] for any other key.
 pub fn batch_key_offset(key: &[u8]) -> Result<Offset, Corruption> {
+    Ok(decode_batch_key(key)?.1)
+}
+
+/// Partition and last offset in a key that [`batch_key`] made.
+///
+/// # Errors
+/// [`Corruption`] for any other key.
+pub fn decode_batch_key(key: &[u8]) -> Result<(PartitionId, Offset), Corruption> {
     let corrupt =
         || Corruption::in_store(Family::Batches.name(), key, "its key is not a partition's");
     let bytes: &[u8; 12] = key.try_into().map_err(|_| corrupt())?;
-    let (_, offset) = bytes.split_last_chunk::<8>().ok_or_else(corrupt)?;
-    Offset::try_from(u64::from_be_bytes(*offset)).map_err(|_| corrupt())
+    let (partition, offset) = bytes.split_last_chunk::<8>().ok_or_else(corrupt)?;
+    let partition: &[u8; 4] = partition.try_into().map_err(|_| corrupt())?;
+    let offset = Offset::try_from(u64::from_be_bytes(*offset)).map_err(|_| corrupt())?;
+    Ok((PartitionId(u32::from_be_bytes(*partition)), offset))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ mod meta;
 mod partitions;
 mod topics;
 
-pub use batches::{BatchEntry, IndexEntry, batch_key, batch_key_offset};
+pub use batches::{BatchEntry, IndexEntry, batch_key, batch_key_offset, decode_batch_key};
 pub use bytes::partition_range;
 pub use groups::{GroupRow, MAX_GROUP_BYTES, decode_group_key, group_key, group_prefix};
 pub use meta::{Identity, MetaKey, Session, decode_applied, encode_applied};

@@ -17,6 +17,7 @@ mod segment;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod walk;
 mod writer;
 
 use std::fmt;

@@ -63,6 +63,14 @@ impl Segments {
         known.length_bytes = length_bytes;
     }
 
+    /// Drops a segment; tells its length. Who reads it at this moment can go on.
+    pub(super) fn forget(&self, id: SegmentId) -> u64 {
+        let mut cache = self.cache.lock();
+        let Some(known) = cache.segments.remove(&id) else { return 0 };
+        cache.open_count -= usize::from(known.open.is_some());
+        known.length_bytes
+    }
+
     pub(super) fn all(&self) -> Vec<SegmentInfo> {
         let cache = self.cache.lock();
         let info = |(&id, known): (&SegmentId, &Known)| SegmentInfo {

@@ -17,6 +17,9 @@ use crate::types::{AppliedCommit, PayloadLocation};
 /// Bytes of a file that are looked at in one piece.
 const WINDOW_BYTES: usize = 256 * 1024;
 
+/// Bytes of a file that are read at once where payloads are passed over.
+const HEAD_WINDOW_BYTES: usize = 4 * 1024;
+
 /// How many bytes may be summed in vain while looking for frames behind damage, beyond a multiple
 /// of the bytes to look through. Only bytes made for it, not damage, could take longer.
 const SCAN_ALLOWANCE_BYTES: u64 = 64 * 1024 * 1024;
@@ -68,13 +71,20 @@ pub(super) struct Window<'s> {
     end: u64,
     start: u64,
     bytes: Vec<u8>,
+    /// How much is read ahead.
+    piece_bytes: usize,
 }
 
 impl<'s> Window<'s> {
     /// A window on a segment up to `end`, or the end of the file if that comes first.
     pub(super) fn new(segment: &'s Segment, end: u64) -> Result<Self, StorageError> {
         let end = end.min(segment.length()?);
-        Ok(Self { segment, end, start: 0, bytes: Vec::new() })
+        Ok(Self { segment, end, start: 0, bytes: Vec::new(), piece_bytes: WINDOW_BYTES })
+    }
+
+    /// The same for one that passes over payloads.
+    pub(super) fn on_heads(segment: &'s Segment, end: u64) -> Result<Self, StorageError> {
+        Ok(Self { piece_bytes: HEAD_WINDOW_BYTES, ..Self::new(segment, end)? })
     }
 
     pub(super) fn end(&self) -> u64 {
@@ -93,7 +103,7 @@ impl<'s> Window<'s> {
         }
         let behind = self.start + self.bytes.len() as u64;
         if position < self.start || position + length as u64 > behind {
-            self.fill(position)?;
+            self.fill(position, length)?;
             if self.bytes.len() < length {
                 return Ok(None);
             }
@@ -102,8 +112,8 @@ impl<'s> Window<'s> {
         Ok(Some(&self.bytes[at..at + length]))
     }
 
-    fn fill(&mut self, position: u64) -> Result<(), StorageError> {
-        let length = (self.end - position).min(WINDOW_BYTES as u64) as usize;
+    fn fill(&mut self, position: u64, wanted: usize) -> Result<(), StorageError> {
+        let length = (self.end - position).min(self.piece_bytes.max(wanted) as u64) as usize;
         self.start = position;
         self.bytes.resize(length, 0);
         let found = self.segment.file.read_at(position, &mut self.bytes).map_err(|error| {
@@ -216,6 +226,20 @@ impl FrameReader {
         let append_time_ms = header.append_time_ms;
         let frame = ReplayedFrame { applied, append_time_ms, write_batch, table, payloads_at };
         Ok(Some(Counted { frame, end: position + frame_bytes }))
+    }
+
+    /// The write batch of the frame at a place, whose head checks, and where the frame ends.
+    pub(super) fn changes(
+        &mut self,
+        window: &mut Window<'_>,
+        position: u64,
+    ) -> Result<Option<(&[u8], u64)>, StorageError> {
+        let Some(header) = self.head(window, position)? else { return Ok(None) };
+        if !self.load_head(window, &header)? {
+            return Ok(None);
+        }
+        let frame_bytes = header.frame_bytes().expect("a head that checks has legal lengths");
+        Ok(Some((&self.head[..header.write_batch_bytes as usize], position + frame_bytes)))
     }
 
     /// Takes write batch and table into memory. REQUIRES: the head's checksum holds, so the file

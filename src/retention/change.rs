@@ -74,8 +74,8 @@ impl TrimChange {
 
 impl Change for TrimChange {
     fn queued_bytes(&self) -> u64 {
-        // A row and up to 64 deleted keys of two families each, about.
-        256 * self.trims.len() as u64
+        // A row and up to 64 deleted keys of two families each, at most about.
+        4096 * self.trims.len() as u64
     }
 
     fn durability(&self) -> Durability {

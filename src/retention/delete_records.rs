@@ -76,7 +76,7 @@ pub fn delete_records(
             return Ok(watermarks.log_start);
         }
         let store = &*shared.pipeline.store;
-        let prefix = Prefix::look_up(store, partition.cell(), offset, |_| true)?.up_to(offset);
+        let prefix = Prefix::look_up(store, partition.cell(), offset, offset, |_| true)?;
         let log_start = prefix.new_start();
         let one = Trim { partition: partition.clone(), prefix, settings: None };
         match trim(shared, vec![one], Durability::Sync)?.first() {

@@ -83,7 +83,7 @@ fn look_at(
     let expiry = Expiry::new(settings.effective(), now, size_bytes);
     let Some(mut expiry) = expiry.filter(|_| size_bytes > 0) else { return Ok(None) };
     let (mut by_time, mut by_size) = (0, 0);
-    let prefix = Prefix::look_up(&*shared.pipeline.store, cell, until, |located| {
+    let prefix = Prefix::look_up(&*shared.pipeline.store, cell, until, 0, |located| {
         let reason = expiry.next(&located.entry);
         by_time += u64::from(reason == Some(Reason::Time));
         by_size += u64::from(reason == Some(Reason::Size));

@@ -46,7 +46,7 @@ impl Expiry {
         let left_bytes = self.left_bytes.saturating_sub(length_bytes);
         let is_old = self
             .retention_ms
-            .is_some_and(|limit| self.now.saturating_sub(written_at(entry)) > limit);
+            .is_some_and(|limit| self.now.saturating_sub(entry.written_at()) > limit);
         let reason = if is_old {
             Some(Reason::Time)
         } else {
@@ -59,15 +59,6 @@ impl Expiry {
         }
         reason
     }
-}
-
-/// When a batch counts as written: at the smaller of its greatest timestamp and its append time,
-/// so that a timestamp far in the future pins nothing; at its append time if it has none.
-pub(super) fn written_at(entry: &BatchEntry) -> TimestampMs {
-    if entry.max_timestamp < 0 {
-        return entry.append_time;
-    }
-    entry.max_timestamp.min(entry.append_time)
 }
 
 #[cfg(test)]

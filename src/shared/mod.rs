@@ -2,19 +2,28 @@
 
 mod batches;
 mod cleaning;
+mod contents;
+mod pins;
 mod pipeline;
 mod prefix;
+mod schedule;
+mod space;
 mod span;
 mod touched;
 
 pub use batches::{Located, locate, read_batch, read_batches, read_batches_into, visit};
 pub use cleaning::Cleaning;
+pub use contents::{count_live, live_in, named_among};
+pub use pins::{Pin, Pins};
 pub use pipeline::{CutLimits, FLUSH_POLL, Pipeline};
 pub use prefix::Prefix;
+pub use schedule::Schedule;
+pub use space::{Live, Move};
 pub use span::Span;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -28,7 +37,7 @@ use crate::keyspace::Session;
 use crate::metrics::Metrics;
 use crate::rules::Rule;
 use crate::store::Read;
-use crate::types::{PartitionId, TopicId, Visibility, Watermarks};
+use crate::types::{AppliedCommit, PartitionId, TopicId, Visibility, Watermarks};
 
 /// An open engine, as its operations see it.
 pub struct Shared {
@@ -50,8 +59,42 @@ pub struct Shared {
     pub cleaning: Cleaning,
     /// Random bits for topic ids, seeded once.
     pub random: Mutex<Random>,
+    /// Who reads.
+    pub pins: Arc<Pins>,
+    /// When the engine's own work is due.
+    pub schedule: Schedule,
     /// The directories' locks, held until the engine is closed.
     locks: Mutex<Vec<Box<dyn LockGuard>>>,
+}
+
+/// The index at one instant, with a pin that holds what it names.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    store: Arc<dyn Read>,
+    pin: Arc<Pin>,
+}
+
+impl Snapshot {
+    /// The index.
+    #[must_use]
+    pub fn store(&self) -> &dyn Read {
+        &*self.store
+    }
+
+    /// Whether it got too old: what it names may be gone.
+    #[must_use]
+    pub fn is_expired(&self) -> bool {
+        self.pin.is_expired()
+    }
+}
+
+/// The index as a checkpoint made it durable.
+#[derive(Debug)]
+pub struct Cut {
+    /// The last commit in it.
+    pub applied: AppliedCommit,
+    /// What it holds.
+    pub index: Arc<dyn Read>,
 }
 
 /// What [`Shared::new`] is made of.
@@ -79,6 +122,10 @@ impl Shared {
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         let pipeline = Arc::new(parts.pipeline);
+        let schedule = Schedule::new(
+            Duration::from_millis(parts.config.maintenance_interval_ms),
+            parts.config.relocation_bytes_per_second,
+        );
         let limits = QueueLimits {
             queue_bytes: parts.config.commit_queue_bytes,
             group_bytes: parts.config.commit_group_bytes,
@@ -93,6 +140,8 @@ impl Shared {
             next_partition_id: Mutex::new(parts.next_partition_id),
             cleaning: Cleaning::default(),
             random: Mutex::new(Random::new(parts.seed)),
+            pins: Arc::default(),
+            schedule,
             locks: Mutex::new(parts.locks),
         }
     }
@@ -108,9 +157,17 @@ impl Shared {
     /// The index as it was between two publications, so that it agrees with every watermark that
     /// was read before.
     #[must_use]
-    pub fn snapshot(&self) -> Arc<dyn Read> {
+    pub fn snapshot(&self) -> Snapshot {
+        // The pin is taken first, and so is not younger than what is shown (rule F3).
+        let pin = self.pin();
         let _applied = self.pipeline.apply.lock();
-        self.pipeline.store.snapshot()
+        Snapshot { store: self.pipeline.store.snapshot(), pin: Arc::new(pin) }
+    }
+
+    /// Holds every segment that the index names from now on, until it is dropped.
+    #[must_use]
+    pub fn pin(&self) -> Pin {
+        self.pins.take(self.pipeline.applied().sequence, self.clock.monotonic())
     }
 
     /// Waits until what the store holds now is published: an entry that is gone from the index is
@@ -156,6 +213,14 @@ impl Shared {
         if self.queue.is_closed() { Err(StorageError::Closed) } else { Ok(()) }
     }
 
+    /// Bytes of all record batches that can be read, as the partitions' own sums have it.
+    #[must_use]
+    pub fn live_bytes(&self) -> u64 {
+        let topics = self.catalog.topics();
+        let cells = topics.iter().flat_map(|topic| topic.cells().to_vec());
+        cells.map(|cell| cell.read(|state| state.row().size_bytes)).sum()
+    }
+
     /// What was counted, and what is held now.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
@@ -183,6 +248,7 @@ impl Shared {
             log_size_bytes: segments.iter().map(|segment| segment.length_bytes).sum(),
             segment_count: segments.len() as u64,
             live_bytes,
+            pin_count: self.pins.count(),
             uncleanable_partitions: self.cleaning.failure_count(),
             dirty_offsets,
             topic_count,

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
+use super::space::{LiveChange, LiveChanges, Space, add_change};
 use super::touched::Touched;
 use crate::catalog::PartitionCell;
 use crate::clock::Clock;
@@ -25,7 +26,7 @@ use crate::log::{AppendFailure, CommitLog, NewFrame};
 use crate::metrics::Counters;
 use crate::rules::{BrokenRules, Rule};
 use crate::store::Store;
-use crate::types::{AppliedCommit, CommitSequence, TimestampMs};
+use crate::types::{AppliedCommit, CommitSequence, SegmentId, TimestampMs};
 use crate::write_batch::{Family, WriteBatch};
 
 /// How long a wait for the store's own flush sleeps between two looks at it.
@@ -54,6 +55,8 @@ pub struct Pipeline {
     pub store: Arc<dyn Store>,
     /// What is counted.
     pub counters: Counters,
+    /// What is known of the space in the log.
+    pub space: Space,
     /// Held while a group becomes visible; readers of watermarks share it.
     pub(super) publication: RwLock<()>,
     /// Held while the store changes and what it holds is published.
@@ -92,6 +95,7 @@ impl Pipeline {
             log,
             store,
             counters: Counters::default(),
+            space: Space::default(),
             publication: RwLock::new(()),
             apply: Mutex::new(()),
             clock,
@@ -114,11 +118,13 @@ impl Pipeline {
         self.log_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Blocks until a cut is due; false once the engine is closed or has halted.
-    pub fn wait_for_work(&self) -> bool {
+    /// Blocks until a cut is due or the time is over; false once the engine is closed or has
+    /// halted.
+    pub fn wait_for_work(&self, timeout: Duration) -> bool {
         let mut work = self.work.lock();
-        while !work.is_due && !work.is_over {
-            self.work_changed.wait(&mut work);
+        if !work.is_due && !work.is_over {
+            // Whether it was too short a wait, the schedule tells.
+            self.work_changed.wait_for(&mut work, timeout);
         }
         work.is_due = false;
         !work.is_over
@@ -128,6 +134,18 @@ impl Pipeline {
     pub fn end_work(&self) {
         self.work.lock().is_over = true;
         self.work_changed.notify_all();
+    }
+
+    /// Whether the engine is being closed, or has halted: long work is to be given up.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.work.lock().is_over
+    }
+
+    /// The last commit that the index holds.
+    #[must_use]
+    pub fn applied(&self) -> AppliedCommit {
+        *self.applied.lock()
     }
 
     fn tell_work(&self) {
@@ -238,12 +256,10 @@ impl Pipeline {
     }
 
     fn account(&self, group: &[FramePlan], log_bytes: u64) {
-        let batches = group.iter().map(|frame| frame.payloads().len() as u64).sum();
         let range_deletes: usize =
             group.iter().map(|frame| frame.write_batch.range_delete_count()).sum();
         self.counters.groups.add(1);
         self.counters.commits.add(group.len() as u64);
-        self.counters.appended_batches.add(batches);
         self.counters.log_bytes.add(log_bytes);
         self.log_bytes.fetch_add(log_bytes, Ordering::Relaxed);
         self.range_deletes.fetch_add(range_deletes as u64, Ordering::Relaxed);
@@ -303,6 +319,7 @@ impl Effects for Pipeline {
             .collect();
         let written = self.log.append_group(&frames)?;
         self.account(group, group_bytes);
+        self.space.written(changes_of(group, place.segment));
         let last = written.last().expect("a group has a frame");
         Ok(AppliedCommit {
             sequence: frames[frames.len() - 1].sequence,
@@ -331,6 +348,7 @@ impl Effects for Pipeline {
             }
         }
         *self.applied.lock() = last;
+        self.space.applied();
         let _publication = self.publication.write();
         publish();
         Ok(())
@@ -359,6 +377,23 @@ impl Effects for Pipeline {
         self.touched.tell(self.log.synced());
         self.tell_work();
     }
+}
+
+/// What a group changes in the segments: its batches come to life in its own, others die.
+fn changes_of(group: &[FramePlan], segment: SegmentId) -> LiveChanges {
+    let signed = |count: u64| i64::try_from(count).expect("a segment is far smaller");
+    let mut changes = LiveChanges::new();
+    for frame in group {
+        let payloads = frame.payloads();
+        let bytes = payloads.iter().map(|payload| payload.length_bytes() as u64).sum();
+        let batch_count = payloads.len() as i64;
+        add_change(&mut changes, segment, LiveChange { bytes: signed(bytes), batch_count });
+        for &(dead, bytes, batch_count) in frame.dead() {
+            let change = LiveChange { bytes: -signed(bytes), batch_count: -signed(batch_count) };
+            add_change(&mut changes, dead, change);
+        }
+    }
+    changes
 }
 
 impl fmt::Debug for Pipeline {

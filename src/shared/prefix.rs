@@ -21,15 +21,16 @@ pub struct Prefix {
     expected: RemovalMark,
     new_start: Offset,
     removed: Removed,
-    /// Bytes that die, by the segment that holds them.
-    dead_bytes: BTreeMap<SegmentId, u64>,
-    /// The entries of batches and of sums; nothing where no batch goes.
+    /// Bytes and batches that die, by the segment that holds them.
+    dead: BTreeMap<SegmentId, (u64, u64)>,
+    /// The entries of batches and of sums.
     spans: Vec<Span>,
 }
 
 impl Prefix {
     /// Looks up the batches from the log start on that lie below `until` as a whole, as long as
-    /// `goes` says of each, oldest first, that it goes. The new log start is one past the last one.
+    /// `goes` says of each, oldest first, that it goes. The new log start is one past the last one,
+    /// or `least_start` where that is higher: then no batch may lie between them.
     ///
     /// # Errors
     /// [`StorageError`] if the index cannot be read or is damaged.
@@ -37,6 +38,7 @@ impl Prefix {
         store: &dyn Read,
         cell: &PartitionCell,
         until: Offset,
+        least_start: Offset,
         mut goes: impl FnMut(&Located) -> bool,
     ) -> Result<Self, StorageError> {
         // Before the entries: what is removed meanwhile makes the comparison fail.
@@ -46,7 +48,7 @@ impl Prefix {
             expected,
             new_start: start,
             removed: Removed::default(),
-            dead_bytes: BTreeMap::new(),
+            dead: BTreeMap::new(),
             spans: Vec::new(),
         };
         if until <= start {
@@ -72,15 +74,9 @@ impl Prefix {
         if let Some(damage) = damage {
             return Err(damage.into());
         }
+        prefix.new_start = prefix.new_start.max(least_start);
         prefix.look_up_spans(store, cell.id())?;
         Ok(prefix)
-    }
-
-    /// Moves the new log start further up, to an offset below which no batch lies as a whole but
-    /// those that were looked up.
-    #[must_use]
-    pub fn up_to(self, new_start: Offset) -> Self {
-        Self { new_start: self.new_start.max(new_start), ..self }
     }
 
     fn add(&mut self, located: &Located) {
@@ -88,7 +84,9 @@ impl Prefix {
         self.removed.batch_count += 1;
         self.removed.record_count += u64::from(located.entry.record_count);
         self.removed.size_bytes += u64::from(location.length_bytes);
-        *self.dead_bytes.entry(location.segment).or_default() += u64::from(location.length_bytes);
+        let (bytes, batch_count) = self.dead.entry(location.segment).or_default();
+        *bytes += u64::from(location.length_bytes);
+        *batch_count += 1;
         self.new_start = located.last_offset + 1;
     }
 
@@ -97,7 +95,7 @@ impl Prefix {
         store: &dyn Read,
         partition: PartitionId,
     ) -> Result<(), StorageError> {
-        if self.removed.batch_count > 0 {
+        if self.moves() {
             let begin = batch_key(partition, self.expected.log_start);
             let end = batch_key(partition, self.new_start);
             for family in [Family::Batches, Family::Index] {
@@ -136,6 +134,9 @@ impl Prefix {
         planned.advance_start(self.new_start, &self.removed);
         for span in &self.spans {
             span.delete(&mut plan.write_batch);
+        }
+        for (id, (bytes, batch_count)) in &self.dead {
+            plan.note_dead(*id, *bytes, *batch_count);
         }
         let mut row = Vec::new();
         planned.row().encode(&mut row);

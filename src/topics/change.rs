@@ -297,6 +297,8 @@ impl Change for DeleteTopic {
 
     fn publish(&mut self, _sequence: CommitSequence) {
         self.shared.catalog.remove(&self.topic);
+        // What died with it was not looked at: that would take too long here.
+        self.shared.pipeline.space.forget();
     }
 
     fn answer(self: Box<Self>, outcome: Outcome) {

@@ -35,6 +35,7 @@ const LAYERS: &[(&str, u8, u8)] = &[
     ("retention", 7, 0),
     ("cleaner", 7, 0),
     ("relocation", 7, 0),
+    ("freeing", 7, 0),
     ("checkpoint", 7, 0),
     ("producer_transaction", 7, 0),
     ("groups", 7, 0),

@@ -1,0 +1,101 @@
+//! Freeing: removes segments that no index names any more (rules F1, F3, F4).
+//!
+//! A segment goes in two steps. It is *doomed* once a complete checkpoint covers it and the index
+//! at that checkpoint names none of its batches, which were looked up one by one. It is removed
+//! once no reader's pin is older than that checkpoint.
+
+use std::collections::BTreeSet;
+
+use crate::commit::Effects;
+use crate::error::StorageError;
+use crate::rules::Rule;
+use crate::shared::{Cut, Shared, live_in, named_among};
+use crate::types::SegmentId;
+
+/// What was freed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Freed {
+    /// Segments.
+    pub segment_count: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+}
+
+/// Segments of which nothing seems to be alive, and which are not doomed yet: a checkpoint may
+/// let them go.
+#[must_use]
+pub fn seemingly_dead(shared: &Shared) -> Vec<SegmentId> {
+    let pipeline = &shared.pipeline;
+    let live = match pipeline.space.live() {
+        None if pipeline.broken().breaks(Rule::F1LookUp) => Default::default(),
+        None => return Vec::new(),
+        Some(live) => live,
+    };
+    let doomed = pipeline.space.doomed.lock();
+    let newest = pipeline.applied().segment;
+    let segments = pipeline.log.segments().into_iter().map(|segment| segment.id);
+    segments
+        .filter(|id| *id < newest && !live.contains_key(id) && !doomed.contains_key(id))
+        .collect()
+}
+
+/// Dooms those of the segments that the cut covers and whose batches its index does not name.
+///
+/// # Errors
+/// What the storage says.
+pub fn doom(shared: &Shared, cut: &Cut, candidates: &[SegmentId]) -> Result<(), StorageError> {
+    let pipeline = &shared.pipeline;
+    let mut dead = BTreeSet::new();
+    let mut unreadable = BTreeSet::new();
+    for &id in candidates.iter().filter(|id| **id < cut.applied.segment) {
+        if pipeline.broken().breaks(Rule::F1LookUp) {
+            dead.insert(id);
+            continue;
+        }
+        match live_in(pipeline, &*cut.index, id)? {
+            Some(held) if held.is_empty() => drop(dead.insert(id)),
+            // The hint was wrong: count anew.
+            Some(_) => pipeline.space.forget(),
+            None => drop(unreadable.insert(id)),
+        }
+    }
+    if !unreadable.is_empty() {
+        let named = named_among(&*cut.index, &unreadable)?;
+        dead.extend(unreadable.difference(&named));
+        if !named.is_empty() {
+            pipeline.space.forget();
+        }
+    }
+    let mut doomed = pipeline.space.doomed.lock();
+    doomed.extend(dead.into_iter().map(|id| (id, cut.applied.sequence)));
+    Ok(())
+}
+
+/// Removes the doomed segments that no pin holds, one by one, each durably.
+///
+/// # Errors
+/// What the system says, or that the engine has halted.
+pub fn free_doomed(shared: &Shared) -> Result<Freed, StorageError> {
+    let pipeline = &shared.pipeline;
+    let mut freed = Freed::default();
+    loop {
+        // E3: a halted engine frees nothing.
+        if let Some(cause) = pipeline.halted() {
+            return Err(cause);
+        }
+        let ignores_pins = pipeline.broken().breaks(Rule::F3PinsHold);
+        let oldest = shared.pins.oldest().filter(|_| !ignores_pins);
+        let mut doomed = pipeline.space.doomed.lock();
+        let is_free = |covered| oldest.is_none_or(|pin| pin >= covered);
+        let next = doomed.iter().find(|(_, covered)| is_free(**covered)).map(|(id, _)| *id);
+        let Some(id) = next else { return Ok(freed) };
+        doomed.remove(&id);
+        drop(doomed);
+        let bytes = pipeline.log.remove_segment(id)?;
+        pipeline.space.remove(id);
+        pipeline.counters.freed_segments.add(1);
+        pipeline.counters.freed_bytes.add(bytes);
+        freed.segment_count += 1;
+        freed.bytes += bytes;
+    }
+}
