@@ -13,8 +13,8 @@ pub const LOG_TIME: &str = "LogAppendTime";
 /// What one commit does.
 #[derive(Debug, Clone)]
 pub enum Effect {
-    /// A life of the engine begins or ends.
-    Session,
+    /// A life of the engine begins or ends, or batches are moved: no state changes.
+    Silent,
     Create {
         name: String,
         partition_count: u32,
@@ -111,7 +111,7 @@ impl State {
     /// was refused, or stands behind one that is not there.
     fn apply(&mut self, number: usize, effect: &Effect) {
         match effect {
-            Effect::Session => {}
+            Effect::Silent => {}
             Effect::Create { name, partition_count, settings, id } => {
                 let topic = TopicState {
                     id: *id,
@@ -297,7 +297,7 @@ impl Model {
     pub fn reopened(&mut self, number: usize, sessions: usize) {
         let state = self.state_at(number);
         self.history.truncate(number);
-        self.history.resize_with(number + sessions, || Effect::Session);
+        self.history.resize_with(number + sessions, || Effect::Silent);
         self.acked = number + sessions;
         self.synced = self.acked;
         self.state = state.clone();

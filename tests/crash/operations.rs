@@ -146,8 +146,8 @@ impl Operation {
 
     fn alter(random: &mut Random, name: String) -> Self {
         let (setting, value) = match random.below(4) {
-            0 => ("retention.ms", Some((1_000_000 + random.below(1000)).to_string())),
-            1 => ("retention.ms", None),
+            0 => ("flush.ms", Some((1_000_000 + random.below(1000)).to_string())),
+            1 => ("flush.ms", None),
             2 => ("message.timestamp.type", Some("LogAppendTime".to_owned())),
             _ => ("message.timestamp.type", Some("CreateTime".to_owned())),
         };

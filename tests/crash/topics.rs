@@ -13,8 +13,11 @@ use crate::world::World;
 
 impl World {
     pub fn create(&mut self, name: &str, count: u32, log_time: bool) -> Result<(), String> {
-        let mut config = TopicConfig::new(count);
-        let mut settings = BTreeMap::new();
+        // The clock takes steps of ten years, and what expires is another test's.
+        let forever = ("retention.ms".to_owned(), "-1".to_owned());
+        let config = TopicConfig::new(count).set(&forever.0, &forever.1);
+        let mut config = config.map_err(|error| error.to_string())?;
+        let mut settings = BTreeMap::from([forever]);
         if log_time {
             config = config.set(TIMESTAMP_TYPE, LOG_TIME).map_err(|error| error.to_string())?;
             settings.insert(TIMESTAMP_TYPE.to_owned(), LOG_TIME.to_owned());

@@ -163,10 +163,7 @@ impl World {
             Operation::SyncWith(append) => self.sync(Some(append), Engine::sync)?,
             Operation::Checkpoint => self.sync(None, Engine::checkpoint)?,
             Operation::CheckpointWith(append) => self.sync(Some(append), Engine::checkpoint)?,
-            Operation::Maintain => {
-                let result = self.engine().run_maintenance();
-                self.expect_storage(result.map(|_| ()))?;
-            }
+            Operation::Maintain => self.maintain()?,
             Operation::StepClock(by_ms) => self.step_clock(*by_ms),
             Operation::Close => return self.close(),
             Operation::Drop => return self.drop_and_open(),
@@ -393,8 +390,30 @@ impl World {
         self.expect_storage(result)
     }
 
+    /// A round of maintenance. What it commits moves batches, and shows nowhere but in the numbers
+    /// of the commits behind it.
+    fn maintain(&mut self) -> Result<(), String> {
+        self.machine.clock.advance_ms(self.machine.config.maintenance_interval_ms);
+        let before = self.engine().metrics();
+        let result = self.engine().run_maintenance().map(|_| ());
+        let after = self.engine().metrics();
+        let written = (after.commits - before.commits) as usize;
+        self.group_bytes = after.log_bytes - before.log_bytes;
+        let has_ended = self.machine.disk.has_crashed() || after.halted;
+        // Of a life that has ended in the middle, the last commit may be there or not, and where
+        // the log could not write, one more.
+        let is_stores = matches!(result, Err(StorageError::Store { .. }));
+        let more = has_ended && !is_stores;
+        let numbers = (0..written + usize::from(more))
+            .map(|_| self.model.attempt(Effect::Silent))
+            .collect::<Vec<_>>();
+        let told = if has_ended { written.saturating_sub(1) } else { written };
+        numbers[..told].iter().for_each(|number| self.model.acknowledge(*number));
+        self.expect_storage(result)
+    }
+
     fn close(&mut self) -> Result<Flow, String> {
-        let number = self.model.attempt(Effect::Session);
+        let number = self.model.attempt(Effect::Silent);
         let engine = self.engine.take().expect("the engine is open");
         match engine.close() {
             Ok(()) => {
