@@ -1,10 +1,12 @@
-//! What a topic is and holds: its settings, and the offsets and sizes of its partitions.
+//! What a topic is and holds, and what the log takes: settings, offsets, sizes, space.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::catalog::{Partition, Topic};
 use crate::config::TopicSettings;
-use crate::shared::Shared;
+use crate::error::StorageError;
+use crate::shared::{CleanerLag, Shared};
 use crate::types::{LeaderEpoch, Offset, TimestampMs, TopicId, TopicName, Visibility, Watermarks};
 
 /// A topic, described.
@@ -41,12 +43,46 @@ pub struct PartitionDescription {
     pub first_dirty: Offset,
     /// When the first tombstone below that offset may go, if there is one.
     pub next_horizon: Option<TimestampMs>,
+    /// How far cleaning was behind when maintenance last looked; counts on compacted topics.
+    pub cleaner_lag: CleanerLag,
     /// Whether it could not be cleaned when that was last tried.
     pub is_uncleanable: bool,
     /// The greatest timestamp that was ever appended; `None` before the first record.
     pub max_timestamp: Option<TimestampMs>,
     /// The leader epoch of its newest batch; `None` before the first.
     pub newest_epoch: Option<LeaderEpoch>,
+}
+
+/// What the commit log takes of its disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogSpace {
+    /// The directory of its segments.
+    pub directory: PathBuf,
+    /// Bytes of all segments.
+    pub size_bytes: u64,
+    /// Bytes of all record batches that can be read.
+    pub live_bytes: u64,
+    /// Bytes that can still be written to the file system.
+    pub free_bytes: u64,
+    /// Bytes of the file system.
+    pub total_bytes: u64,
+}
+
+/// Describes what the log takes.
+///
+/// # Errors
+/// What the system says of its disk.
+pub fn log_space(shared: &Shared) -> Result<LogSpace, StorageError> {
+    let log = &shared.pipeline.log;
+    let (free_bytes, total_bytes) = log.free_and_total_bytes()?;
+    Ok(LogSpace {
+        directory: log.directory().to_owned(),
+        size_bytes: log.segments().iter().map(|segment| segment.length_bytes).sum(),
+        live_bytes: shared.live_bytes(),
+        free_bytes,
+        total_bytes,
+    })
 }
 
 /// Describes a topic.
@@ -66,6 +102,7 @@ pub fn describe(shared: &Shared, topic: &Topic) -> TopicDescription {
                 record_count: row.record_count,
                 first_dirty: row.first_dirty.max(row.log_start),
                 next_horizon: (row.next_horizon < TimestampMs::MAX).then_some(row.next_horizon),
+                cleaner_lag: shared.cleaning.lag(partition.cell().id()),
                 is_uncleanable: shared.cleaning.failure(partition.cell().id()).is_some(),
                 max_timestamp: state.newest_epoch().map(|_| row.running_max_timestamp),
                 newest_epoch: state.newest_epoch(),

@@ -46,7 +46,7 @@ pub use cleaner::{CleanError, CleanerPass, CleanerPause, CleanerPlan, CleanerRou
 pub use clock::Clock;
 pub use commit::Ticket;
 pub use config::{EngineConfig, Maintenance, TopicConfig, TopicSettings};
-pub use describe::{PartitionDescription, TopicDescription};
+pub use describe::{LogSpace, PartitionDescription, TopicDescription};
 pub use engine::{Engine, EngineBuilder};
 pub use error::StorageError;
 pub use fetch::{FetchError, FetchOptions, Fetched};
@@ -61,6 +61,7 @@ pub use record::{Codec, Header, Record, RecordBatch};
 pub use recovery::{OpenError, Recovered};
 pub use retention::{DeleteRecordsError, OffsetTarget, RetentionReport};
 pub use scan::{Scan, ScanError, ScannedRecord, Snapshot};
+pub use shared::CleanerLag;
 pub use topics::{AddPartitionsError, AlterTopicError, CreateTopicError, DeleteTopicError};
 pub use types::{
     Durability, Isolation, LeaderEpoch, Offset, TimestampMs, TopicId, TopicName, Visibility,

@@ -3,6 +3,9 @@
 //! A step takes a checkpoint if one is due. At an interval it makes a *round*: it removes what has
 //! expired, cleans what is due, frees what is dead, and begins to relocate if too much is dead. A
 //! relocation that is under way goes on in every step, as far as its rate allows.
+//!
+//! On the engine's thread a pass of the cleaner waits for its own rate, and for the disk where that
+//! is behind; meanwhile all the rest goes on. A caller who drives the steps waits for nothing.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -18,8 +21,8 @@ use crate::retention::{RetentionReport, run_retention};
 use crate::rules::Rule;
 use crate::shared::{Cut, Shared, count_live};
 
-/// How long the thread waits for more of the relocation's rate.
-const RELOCATION_PAUSE: Duration = Duration::from_millis(50);
+/// How long the thread waits for more of a rate, and for the disk.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// What one step of maintenance did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,8 +44,15 @@ pub struct MaintenanceStep {
     pub next_in_ms: u64,
     /// Partitions over which the cleaner made a pass.
     pub cleaner_passes: u64,
-    /// Partitions that could not be cleaned; the next step tries again.
+    /// Partitions that could not be cleaned; the next round tries again.
     pub cleaner_failures: u64,
+}
+
+/// Who does the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Driver {
+    Caller,
+    Thread,
 }
 
 /// Does what is due now, on this thread.
@@ -50,44 +60,142 @@ pub struct MaintenanceStep {
 /// # Errors
 /// What the storage says. Unless the engine has halted, the next step tries again.
 pub fn run_step(shared: &Arc<Shared>) -> Result<MaintenanceStep, StorageError> {
+    step(shared, Driver::Caller)
+}
+
+fn step(shared: &Arc<Shared>, driver: Driver) -> Result<MaintenanceStep, StorageError> {
     let mut step = MaintenanceStep::default();
-    if shared.pipeline.is_cut_due() {
-        checkpoint(shared)?;
-        step.took_checkpoint = true;
-    }
+    take_due_checkpoint(shared, &mut step)?;
     if shared.schedule.begin_round(shared.clock.monotonic()) {
-        run_round(shared, &mut step)?;
+        run_round(shared, driver, &mut step)?;
     }
-    if relocation::is_under_way(shared) {
-        let allowance = shared.schedule.allowance(shared.clock.monotonic());
-        let relocated = relocation::go_on(shared, allowance)?;
-        shared.schedule.spend(relocated.bytes);
-        step.relocated_bytes = relocated.bytes;
-        if relocated.has_ended {
-            // What it has emptied can go, and there may be more to move.
-            shared.schedule.hurry(shared.clock.monotonic());
-        }
+    if driver == Driver::Caller || !is_behind(shared) {
+        relocate(shared, &mut step)?;
     }
     step.is_relocating = relocation::is_under_way(shared);
     let until_round = shared.schedule.until_round(shared.clock.monotonic());
-    let next_in = if step.is_relocating { until_round.min(RELOCATION_PAUSE) } else { until_round };
+    let next_in = if step.is_relocating { until_round.min(PAUSE) } else { until_round };
     step.next_in_ms = u64::try_from(next_in.as_millis()).unwrap_or(u64::MAX);
     Ok(step)
 }
 
-fn run_round(shared: &Arc<Shared>, step: &mut MaintenanceStep) -> Result<(), StorageError> {
+/// Whether the disk is behind with what was written: then the engine's own work waits.
+fn is_behind(shared: &Shared) -> bool {
+    let config = &shared.config;
+    let bound = (config.max_unsynced_bytes / 2).max(config.background_sync_bytes);
+    shared.pipeline.log.unsynced_bytes() > bound
+}
+
+fn take_due_checkpoint(shared: &Shared, step: &mut MaintenanceStep) -> Result<(), StorageError> {
+    if shared.pipeline.is_cut_due() {
+        checkpoint(shared)?;
+        step.took_checkpoint = true;
+    }
+    Ok(())
+}
+
+fn relocate(shared: &Arc<Shared>, step: &mut MaintenanceStep) -> Result<(), StorageError> {
+    if !relocation::is_under_way(shared) {
+        return Ok(());
+    }
+    let rate = &shared.schedule.relocation;
+    let relocated = relocation::go_on(shared, rate.allowance(shared.clock.monotonic()))?;
+    rate.spend(relocated.bytes);
+    step.relocated_bytes += relocated.bytes;
+    if relocated.has_ended {
+        // What it has emptied can go, and there may be more to move.
+        shared.schedule.hurry(shared.clock.monotonic());
+    }
+    Ok(())
+}
+
+fn run_round(
+    shared: &Arc<Shared>,
+    driver: Driver,
+    step: &mut MaintenanceStep,
+) -> Result<(), StorageError> {
+    let began = shared.clock.monotonic();
+    expire_pins(shared);
+    // A full disk may refuse it, and space be freed all the same.
+    let retained = run_retention(shared);
+    clean(shared, driver, step)?;
+    give_back(shared, step)?;
+    step.retention = Some(retained?);
+    relocation::begin(shared)?;
+    shared.pipeline.counters.maintenance_rounds.add(1);
+    let took = shared.clock.monotonic().saturating_sub(began);
+    shared.pipeline.counters.maintenance_time.record(took);
+    Ok(())
+}
+
+fn expire_pins(shared: &Shared) {
     let age = Duration::from_millis(shared.config.max_snapshot_age_ms);
     if let Some(taken_before) = shared.clock.monotonic().checked_sub(age) {
         shared.pins.expire(taken_before);
     }
-    // A full disk may refuse it, and space be freed all the same.
-    let retained = run_retention(shared);
-    let cleaned = clean_round(shared, &mut |_| match shared.pipeline.is_ending() {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
+}
+
+/// Cleans all partitions for which a pass is due.
+fn clean(
+    shared: &Arc<Shared>,
+    driver: Driver,
+    step: &mut MaintenanceStep,
+) -> Result<(), StorageError> {
+    let mut failure = None;
+    let cleaned = clean_round(shared, &mut |bytes| {
+        let goes_on = match driver {
+            Driver::Caller => Ok(!shared.pipeline.is_ending()),
+            Driver::Thread => wait_for_rate(shared, bytes),
+        };
+        match goes_on {
+            Ok(true) => ControlFlow::Continue(()),
+            Ok(false) => ControlFlow::Break(()),
+            Err(error) => {
+                failure = Some(error);
+                ControlFlow::Break(())
+            }
+        }
     })?;
     step.cleaner_passes = cleaned.passes.len() as u64;
     step.cleaner_failures = cleaned.failures.len() as u64;
+    failure.map_or(Ok(()), Err)
+}
+
+/// Waits until the cleaner may go on behind so many bytes, and does meanwhile what else is due.
+/// False if the pass has to end.
+fn wait_for_rate(shared: &Arc<Shared>, bytes: u64) -> Result<bool, StorageError> {
+    let rate = &shared.schedule.cleaner;
+    rate.spend(bytes);
+    loop {
+        if shared.pipeline.is_ending() || shared.cleaning.is_paused() {
+            return Ok(false);
+        }
+        tend(shared)?;
+        let wait = rate.wait(shared.clock.monotonic());
+        let is_behind = is_behind(shared);
+        if wait.is_zero() && !is_behind {
+            return Ok(true);
+        }
+        shared.pipeline.wait_for_work(if is_behind { PAUSE } else { wait.min(PAUSE) });
+    }
+}
+
+/// What goes on while the cleaner works: all but another pass.
+fn tend(shared: &Arc<Shared>) -> Result<(), StorageError> {
+    let mut step = MaintenanceStep::default();
+    take_due_checkpoint(shared, &mut step)?;
+    if shared.schedule.begin_round(shared.clock.monotonic()) {
+        expire_pins(shared);
+        let retained = run_retention(shared);
+        give_back(shared, &mut step)?;
+        retained?;
+        relocation::begin(shared)?;
+    }
+    if is_behind(shared) { Ok(()) } else { relocate(shared, &mut step) }
+}
+
+/// Frees what is dead.
+fn give_back(shared: &Arc<Shared>, step: &mut MaintenanceStep) -> Result<(), StorageError> {
     check_count(shared);
     let trusts_count = shared.pipeline.broken().breaks(Rule::F1LookUp);
     if shared.pipeline.space.live().is_none() && !trusts_count {
@@ -105,10 +213,8 @@ fn run_round(shared: &Arc<Shared>, step: &mut MaintenanceStep) -> Result<(), Sto
         doom(shared, &cut, &dead)?;
     }
     let freed = free_doomed(shared)?;
-    step.freed_segments = freed.segment_count;
-    step.freed_bytes = freed.bytes;
-    step.retention = Some(retained?);
-    relocation::begin(shared)?;
+    step.freed_segments += freed.segment_count;
+    step.freed_bytes += freed.bytes;
     Ok(())
 }
 
@@ -128,7 +234,7 @@ fn check_count(shared: &Shared) {
 pub fn run_background(shared: &Arc<Shared>) {
     let mut timeout = Duration::ZERO;
     while shared.pipeline.wait_for_work(timeout) {
-        timeout = match run_step(shared) {
+        timeout = match step(shared, Driver::Thread) {
             Ok(step) => Duration::from_millis(step.next_in_ms),
             // A failure that has halted the engine is told to every caller by its cause.
             Err(_) if shared.pipeline.halted().is_some() || shared.check_open().is_err() => return,

@@ -107,6 +107,7 @@ pub struct Counters {
     pub relocated_batches: Counter,
     pub relocated_bytes: Counter,
     pub failed_maintenance: Counter,
+    pub maintenance_rounds: Counter,
     pub fetches: Counter,
     pub fetched_bytes: Counter,
     pub corruptions: Counter,
@@ -118,6 +119,7 @@ pub struct Counters {
     pub group_time: Histogram,
     pub sync_time: Histogram,
     pub checkpoint_time: Histogram,
+    pub maintenance_time: Histogram,
 }
 
 /// What the engine counted since it was opened, and what it holds now.
@@ -158,6 +160,10 @@ pub struct Metrics {
     pub relocated_bytes: u64,
     /// Rounds of maintenance that failed and were tried again.
     pub failed_maintenance: u64,
+    /// Rounds of maintenance that came to their end.
+    pub maintenance_rounds: u64,
+    /// How long they took.
+    pub maintenance_time: HistogramValues,
     /// Fetches that were answered.
     pub fetches: u64,
     /// Bytes of record batches that they returned.
@@ -196,6 +202,15 @@ pub struct Metrics {
     pub segment_count: u64,
     /// Bytes of all record batches that can be read.
     pub live_bytes: u64,
+    /// Segments of which nothing is alive, and which a pin still holds.
+    pub unfreed_segments: u64,
+    /// Batches that relocation has still to move.
+    pub unmoved_batches: u64,
+    /// The greatest part of a compacted partition that was dirty when maintenance last looked, in
+    /// percent of what could be cleaned.
+    pub cleaner_max_dirty_percent: u32,
+    /// The greatest time by which cleaning is later than `max.compaction.lag.ms` allows.
+    pub cleaner_max_overdue_ms: u64,
     /// Reads and snapshots under way: they hold back the removal of segments.
     pub pin_count: u64,
     /// Topics.
@@ -230,6 +245,8 @@ impl Counters {
             relocated_batches: self.relocated_batches.get(),
             relocated_bytes: self.relocated_bytes.get(),
             failed_maintenance: self.failed_maintenance.get(),
+            maintenance_rounds: self.maintenance_rounds.get(),
+            maintenance_time: self.maintenance_time.values(),
             fetches: self.fetches.get(),
             fetched_bytes: self.fetched_bytes.get(),
             corruptions: self.corruptions.get(),

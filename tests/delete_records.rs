@@ -184,6 +184,26 @@ fn it_survives_power_loss_with_everything_before_it() {
 }
 
 #[test]
+fn a_target_that_retention_had_passed_survives_power_loss_too() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let partition = common::one_partition(&engine, "t", &[("retention.ms", "1000")]);
+    for _ in 0..10 {
+        append_at(&engine, &partition, &[common::NOW_MS]);
+    }
+    engine.sync().unwrap();
+    test.clock.advance_ms(1001);
+    // A buffered commit: by itself it may be lost.
+    assert_eq!(engine.run_retention().unwrap().moved_partitions, 1);
+    assert_eq!(engine.delete_records(&partition, 7).unwrap(), 10);
+    test.lose_power(PowerLoss::Nothing);
+    drop(engine);
+    let engine = test.open();
+    let partition = engine.topic("t").unwrap().partition(0).unwrap();
+    assert_eq!(start_and_end(&engine, &partition), (10, 10));
+}
+
+#[test]
 fn wmk_06_the_greatest_timestamp_is_that_of_a_record_that_can_be_read() {
     let test = TestEngine::new();
     let engine = test.open();

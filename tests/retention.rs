@@ -173,6 +173,36 @@ fn a_policy_without_delete_keeps_everything_and_its_change_counts_at_once() {
 }
 
 #[test]
+fn what_was_looked_at_before_expires_by_time_by_size_and_behind_a_moved_start_all_the_same() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let settings = [("retention.ms", "10000"), ("retention.bytes", "300")];
+    let partition = partition(&engine, "t", &settings);
+    let append = |age_ms| append_at(&engine, &partition, &[common::NOW_MS - age_ms]);
+    append(0);
+    append(9000);
+    for _ in 0..2 {
+        assert_eq!(retain(&engine), RetentionReport::default());
+    }
+    engine.delete_records(&partition, 1).unwrap();
+    assert_eq!(retain(&engine).moved_partitions, 0);
+    test.clock.advance_ms(1001);
+    assert_eq!(retain(&engine).expired_batches, 1);
+    assert_eq!(log_start(&engine, &partition), 2);
+    let size_bytes = |engine: &Engine| engine.metrics().live_bytes;
+    append(0);
+    while size_bytes(&engine) < 300 {
+        assert_eq!(retain(&engine), RetentionReport::default());
+        append(0);
+    }
+    append(0);
+    assert!(retain(&engine).oversize_batches > 0);
+    set(&engine, "t", "retention.bytes", "0");
+    retain(&engine);
+    assert_eq!(size_bytes(&engine), 0);
+}
+
+#[test]
 fn many_partitions_and_many_batches_go_in_few_commits() {
     let test = TestEngine::new();
     let engine = test.open();

@@ -12,7 +12,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/clients/common.sh"
 acceptance="$(realpath "${1:?the path of an acceptance program}")"
 
 # The requests that the broker serves: a conversation that uses no others must not be skipped.
-served='ApiVersions|Metadata|CreateTopics|DeleteTopics|CreatePartitions|DescribeConfigs'
+served='ApiVersions|Metadata|CreateTopics|DeleteTopics|DeleteRecords|CreatePartitions'
+served+='|DescribeConfigs|DescribeLogDirs'
 served+='|IncrementalAlterConfigs|AlterConfigs|Produce|Fetch|ListOffsets|OffsetForLeaderEpoch'
 served+='|FindCoordinator|OffsetCommit|OffsetFetch|DescribeCluster|SaslHandshake|SaslAuthenticate'
 

@@ -71,6 +71,7 @@ fn the_walk_and_the_decoder_agree_on_every_version_of_every_request() {
     agree::<DeleteRecordsRequest>(ApiKey::DeleteRecords);
     agree::<OffsetForLeaderEpochRequest>(ApiKey::OffsetForLeaderEpoch);
     agree::<DescribeConfigsRequest>(ApiKey::DescribeConfigs);
+    agree::<DescribeLogDirsRequest>(ApiKey::DescribeLogDirs);
     agree::<AlterConfigsRequest>(ApiKey::AlterConfigs);
     agree::<CreatePartitionsRequest>(ApiKey::CreatePartitions);
     agree::<IncrementalAlterConfigsRequest>(ApiKey::IncrementalAlterConfigs);

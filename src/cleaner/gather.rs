@@ -42,7 +42,7 @@ pub(super) fn gather(reader: &mut Reader<'_>, plan: &CleanerPlan) -> Result<Gath
     };
     let mut next = plan.first_dirty;
     while next < plan.uncleanable {
-        let chunk = reader.locate(next, plan.uncleanable)?;
+        let (_pin, chunk) = reader.locate(next, plan.uncleanable)?;
         let Some(last) = chunk.last() else { break };
         next = last.last_offset + 1;
         let is_full = reader.read(&chunk, &mut |located, batch| {

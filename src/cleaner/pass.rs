@@ -19,7 +19,7 @@ use super::{CleanerPass, Pace};
 use crate::catalog::Partition;
 use crate::error::{Corruption, Place, StorageError};
 use crate::record::{Attributes, BatchView, UnpackedBatch, emptied};
-use crate::shared::{Located, Shared, locate, read_batches_into};
+use crate::shared::{Located, Pin, Shared, locate, read_batches_into};
 use crate::types::{Offset, TimestampMs};
 
 /// Bytes that are read at a time, unless a batch is larger.
@@ -84,10 +84,17 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next batches below an offset.
-    pub(super) fn locate(&self, from: Offset, bound: Offset) -> Result<Vec<Located>, StorageError> {
+    /// The next batches below an offset, with a pin: they can be read while it is held. A pass may
+    /// take long, and holds up the freeing of segments only for as long as it reads them.
+    pub(super) fn locate(
+        &self,
+        from: Offset,
+        bound: Offset,
+    ) -> Result<(Pin, Vec<Located>), StorageError> {
+        let pin = self.shared.pin();
         let store = &*self.shared.pipeline.store;
-        locate(store, self.partition.cell().id(), from, bound, (LOCATE_BYTES, true))
+        let id = self.partition.cell().id();
+        Ok((pin, locate(store, id, from, bound, (LOCATE_BYTES, true))?))
     }
 
     /// Reads these batches, checks each and shows it, until it is told to end.
@@ -146,8 +153,6 @@ pub(super) fn run(
     plan: &CleanerPlan,
     pace: &mut Pace<'_>,
 ) -> Result<CleanerPass, CleanError> {
-    // What a pass has located stays until it has read it.
-    let _pin = shared.pin();
     let now = shared.clock.now_ms();
     let settings = partition.topic().settings();
     let delete_retention_ms = settings.effective().delete_retention_ms;
@@ -204,7 +209,7 @@ impl Pass<'_> {
     fn rewrite(&mut self, gathered: &Gathered) -> Result<(), Stop> {
         let (mut next, _) = self.log_start_and_end();
         while next < gathered.end {
-            let mut chunk = self.reader.locate(next, Offset::MAX)?;
+            let (_pin, mut chunk) = self.reader.locate(next, Offset::MAX)?;
             chunk.retain(|located| located.entry.base_offset < gathered.end);
             let Some(last) = chunk.last() else { break };
             next = last.last_offset + 1;

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use super::error::CleanError;
 use super::rules::{dirty_ratio, is_too_young, overdue_ms};
 use crate::catalog::Partition;
-use crate::shared::{Shared, visit};
+use crate::shared::{CleanerLag, Shared, visit};
 use crate::types::{Offset, TimestampMs};
 
 /// What there is to clean in a partition.
@@ -30,6 +30,17 @@ pub struct CleanerPlan {
     pub horizon_reached: bool,
     /// Whether a pass starts now.
     pub is_due: bool,
+}
+
+impl CleanerPlan {
+    /// How far cleaning is behind.
+    pub(super) fn lag(&self) -> CleanerLag {
+        CleanerLag {
+            // From 0 to 100.
+            dirty_percent: (self.dirty_ratio * 100.0).round() as u32,
+            overdue_ms: if self.cleanable_bytes > 0 { self.overdue_ms } else { 0 },
+        }
+    }
 }
 
 /// Whether a partition of a compacted topic has anything to plan for: cheap, from memory.

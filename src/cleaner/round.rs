@@ -7,7 +7,7 @@ use super::plan::{CleanerPlan, may_be_due, plan};
 use super::{CleanerPass, Pace, pass};
 use crate::catalog::Partition;
 use crate::error::StorageError;
-use crate::shared::Shared;
+use crate::shared::{CleanerLag, Shared};
 
 /// What one round over all partitions did.
 #[derive(Debug, Default)]
@@ -43,6 +43,9 @@ pub fn clean_partition(
     match pass::run(shared, partition, &plan, pace) {
         Ok(done) => {
             shared.cleaning.note(id, None);
+            if done.is_finished && done.cleaned_to >= done.uncleanable {
+                shared.cleaning.note_lag(id, CleanerLag::default());
+            }
             counters.cleaner_passes.add(done.is_finished.into());
             counters.cleaner_read_bytes.add(done.read_bytes);
             counters.cleaner_written_bytes.add(done.written_bytes);
@@ -78,12 +81,19 @@ pub fn clean_round(shared: &Shared, pace: &mut Pace<'_>) -> Result<CleanerRound,
         }
         for partition in topic.partitions() {
             compacted.insert(partition.cell().id());
+            let id = partition.cell().id();
             if !may_be_due(&partition, now) {
+                shared.cleaning.note_lag(id, CleanerLag::default());
                 continue;
             }
             match plan(shared, &partition) {
-                Ok(plan) if plan.is_due => due.push((partition, plan)),
-                Ok(_) | Err(CleanError::UnknownPartition { .. }) => {}
+                Ok(plan) => {
+                    shared.cleaning.note_lag(id, plan.lag());
+                    if plan.is_due {
+                        due.push((partition, plan));
+                    }
+                }
+                Err(CleanError::UnknownPartition { .. }) => {}
                 Err(error) => round.failures.push((partition, error)),
             }
         }

@@ -163,6 +163,9 @@ engine_config! {
         /// Bytes that relocation moves in a second, at most: little beside what a disk takes, so
         /// that appends are left alone.
         relocation_bytes_per_second: u64 = 64 * MIB, from 1, to 1024 * GIB;
+        /// Bytes that the cleaner reads and writes in a second on the engine's own thread, at most:
+        /// a part of what it could do, so that appends and fetches keep most of the machine.
+        cleaner_bytes_per_second: u64 = 256 * MIB, from 1, to 1024 * GIB;
         /// Dead bytes of the log, in percent of those that are alive, above which relocation gives
         /// space back; two segments may be dead beside that. Less space costs more copying.
         max_dead_percent: u32 = 28, from 1, to 10_000;

@@ -3,7 +3,8 @@
 use super::Engine;
 use crate::catalog::Topic;
 use crate::config::{ConfigChange, TopicConfig, TopicSettings};
-use crate::describe::{TopicDescription, describe};
+use crate::describe::{LogSpace, TopicDescription, describe, log_space};
+use crate::error::StorageError;
 use crate::topics::{
     AddPartitionsError, AlterTopicError, Alteration, CreateTopicError, DeleteTopicError,
     add_partitions, alter_topic, check_add_partitions, check_new_topic, create_topic, delete_topic,
@@ -201,5 +202,14 @@ impl Engine {
     #[must_use]
     pub fn describe_topic(&self, name: impl AsRef<str>) -> Option<TopicDescription> {
         Some(describe(self.shared(), &self.topic(name)?))
+    }
+
+    /// What the commit log takes of its disk, and what of it can be read.
+    ///
+    /// # Errors
+    /// [`StorageError`]: what the system says of the disk, or the engine is closed.
+    pub fn log_space(&self) -> Result<LogSpace, StorageError> {
+        self.shared().check_open()?;
+        log_space(self.shared())
     }
 }

@@ -74,6 +74,12 @@ pub trait Files: Send + Sync + fmt::Debug {
     /// What the system says.
     fn free_bytes(&self, directory: &Path) -> io::Result<u64>;
 
+    /// Bytes of the file system that holds this directory, written and free.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn total_bytes(&self, directory: &Path) -> io::Result<u64>;
+
     /// Takes the lock file at this path for this process until the guard is dropped, and writes
     /// who holds it into the file.
     ///

@@ -77,6 +77,11 @@ impl Files for SystemFiles {
         Ok(found.f_bavail.saturating_mul(found.f_frsize))
     }
 
+    fn total_bytes(&self, directory: &Path) -> io::Result<u64> {
+        let found = rustix::fs::statvfs(directory)?;
+        Ok(found.f_blocks.saturating_mul(found.f_frsize))
+    }
+
     fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>, LockError> {
         let mut options = fs::OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
@@ -262,7 +267,9 @@ mod tests {
         SystemFiles.remove(&other).unwrap();
         SystemFiles.sync_directory(path.parent().unwrap()).unwrap();
         assert!(SystemFiles.list(path.parent().unwrap()).unwrap().is_empty());
-        assert!(SystemFiles.free_bytes(&scratch.0).unwrap() > 0);
+        let free_bytes = SystemFiles.free_bytes(&scratch.0).unwrap();
+        assert!(free_bytes > 0);
+        assert!(SystemFiles.total_bytes(&scratch.0).unwrap() >= free_bytes);
     }
 
     #[test]

@@ -187,6 +187,19 @@ impl CommitLog {
         self.segments.all()
     }
 
+    /// Bytes that can still be written to the file system of the log, and all that it has.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn free_and_total_bytes(&self) -> Result<(u64, u64), StorageError> {
+        let found = self.files.free_bytes(&self.directory).and_then(|free_bytes| {
+            let total_bytes = self.files.total_bytes(&self.directory)?;
+            Ok((free_bytes, total_bytes))
+        });
+        let failed = |error| StorageError::io("look at the free space of", &self.directory, error);
+        found.map_err(failed)
+    }
+
     /// The directory that holds the segments.
     #[must_use]
     pub fn directory(&self) -> &Path {

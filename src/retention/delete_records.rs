@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::change::{Trim, Trimmed, trim};
 use crate::catalog::Partition;
+use crate::commit::Effects;
 use crate::error::StorageError;
 use crate::shared::{Prefix, Shared};
 use crate::types::{Durability, Offset, Visibility, Watermarks};
@@ -73,6 +74,9 @@ pub fn delete_records(
             return Err(DeleteRecordsError::OffsetOutOfRange { partition, offset, watermarks });
         }
         if offset <= watermarks.log_start {
+            // Retention moves it in buffered commits; what is answered here survives power loss.
+            shared.pipeline.sync(shared.pipeline.last_written())?;
+            shared.pipeline.after_progress();
             return Ok(watermarks.log_start);
         }
         let store = &*shared.pipeline.store;

@@ -1,15 +1,16 @@
 //! One run of retention over all partitions: finds what has expired, and removes it in few commits.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use super::change::{Trim, Trimmed, trim};
-use super::rule::{Expiry, Reason};
+use super::rule::{Aged, Expiry, Reason};
 use crate::catalog::Partition;
 use crate::config::TopicSettings;
 use crate::error::StorageError;
-use crate::shared::{Prefix, Shared};
-use crate::types::{Durability, TimestampMs};
+use crate::shared::{Oldest, Prefix, Shared};
+use crate::types::{Durability, PartitionId, TimestampMs};
 
 /// Partitions whose log start moves in one commit: few frames, and none of them large.
 const PARTITIONS_PER_COMMIT: usize = 256;
@@ -44,16 +45,33 @@ struct Expired {
 /// # Errors
 /// What the storage says. What was removed before stays removed.
 pub fn run_retention(shared: &Arc<Shared>) -> Result<RetentionReport, StorageError> {
-    let now = shared.clock.now_ms();
+    let mut run = Run {
+        now: shared.clock.now_ms(),
+        before: std::mem::take(&mut *shared.oldest.lock()),
+        after: HashMap::new(),
+    };
+    let report = look_at_all(shared, &mut run);
+    *shared.oldest.lock() = run.after;
+    report
+}
+
+/// One run of retention: its time, the oldest batches that the run before it left, and its own.
+struct Run {
+    now: TimestampMs,
+    before: HashMap<PartitionId, Oldest>,
+    after: HashMap<PartitionId, Oldest>,
+}
+
+fn look_at_all(shared: &Arc<Shared>, run: &mut Run) -> Result<RetentionReport, StorageError> {
     let mut report = RetentionReport::default();
     let mut found = Vec::new();
     for topic in shared.catalog.topics() {
         let settings = topic.settings();
-        if Expiry::new(settings.effective(), now, 0).is_none() {
+        if Expiry::new(settings.effective(), run.now, 0).is_none() {
             continue;
         }
         for partition in topic.partitions() {
-            match look_at(shared, &partition, &settings, now) {
+            match look_at(shared, &partition, &settings, run) {
                 Ok(Some(expired)) => found.push(expired),
                 Ok(None) => {}
                 Err(StorageError::Corruption(_)) => {
@@ -75,21 +93,35 @@ fn look_at(
     shared: &Shared,
     partition: &Partition,
     settings: &Arc<TopicSettings>,
-    now: TimestampMs,
+    run: &mut Run,
 ) -> Result<Option<Expired>, StorageError> {
     let cell = partition.cell();
-    let (size_bytes, until) =
-        cell.read(|state| (state.row().size_bytes, state.watermarks().high_watermark));
-    let expiry = Expiry::new(settings.effective(), now, size_bytes);
-    let Some(mut expiry) = expiry.filter(|_| size_bytes > 0) else { return Ok(None) };
-    let (mut by_time, mut by_size) = (0, 0);
+    let (size_bytes, until, mark) = cell.read(|state| {
+        let high_watermark = state.watermarks().high_watermark;
+        (state.row().size_bytes, high_watermark, state.removal_mark())
+    });
+    let expiry = || Expiry::new(settings.effective(), run.now, size_bytes);
+    let Some(mut rule) = expiry().filter(|_| size_bytes > 0) else { return Ok(None) };
+    let known = run.before.get(&cell.id()).copied().filter(|oldest| oldest.mark == mark);
+    if let Some(oldest) = known
+        && expiry().is_some_and(|mut rule| rule.next(Aged::from(&oldest)).is_none())
+    {
+        run.after.insert(cell.id(), oldest);
+        return Ok(None);
+    }
+    let (mut by_time, mut by_size, mut oldest) = (0, 0, None);
     let prefix = Prefix::look_up(&*shared.pipeline.store, cell, until, 0, |located| {
-        let reason = expiry.next(&located.entry);
+        let batch = Aged::of(&located.entry);
+        oldest.get_or_insert(batch);
+        let reason = rule.next(batch);
         by_time += u64::from(reason == Some(Reason::Time));
         by_size += u64::from(reason == Some(Reason::Size));
         reason.is_some()
     })?;
     if !prefix.moves() {
+        if let Some(Aged { written_at, length_bytes }) = oldest {
+            run.after.insert(cell.id(), Oldest { mark, written_at, length_bytes });
+        }
         return Ok(None);
     }
     let settings = Some(Arc::clone(settings));

@@ -2,6 +2,7 @@
 
 use crate::config::EffectiveSettings;
 use crate::keyspace::BatchEntry;
+use crate::shared::Oldest;
 use crate::types::TimestampMs;
 
 /// Decides batch by batch, the oldest first, which of a partition expire.
@@ -15,6 +16,26 @@ pub(super) struct Expiry {
     retention_bytes: Option<u64>,
     /// Bytes of the batches that were not taken so far.
     left_bytes: u64,
+}
+
+/// What of a batch decides whether it expires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Aged {
+    pub(super) written_at: TimestampMs,
+    pub(super) length_bytes: u64,
+}
+
+impl Aged {
+    pub(super) fn of(entry: &BatchEntry) -> Self {
+        let length_bytes = u64::from(entry.location.length_bytes);
+        Self { written_at: entry.written_at(), length_bytes }
+    }
+}
+
+impl From<&Oldest> for Aged {
+    fn from(oldest: &Oldest) -> Self {
+        Self { written_at: oldest.written_at, length_bytes: oldest.length_bytes }
+    }
 }
 
 /// Why a batch expires.
@@ -41,12 +62,11 @@ impl Expiry {
     }
 
     /// Whether the next batch expires, and why.
-    pub(super) fn next(&mut self, entry: &BatchEntry) -> Option<Reason> {
-        let length_bytes = u64::from(entry.location.length_bytes);
-        let left_bytes = self.left_bytes.saturating_sub(length_bytes);
+    pub(super) fn next(&mut self, batch: Aged) -> Option<Reason> {
+        let left_bytes = self.left_bytes.saturating_sub(batch.length_bytes);
         let is_old = self
             .retention_ms
-            .is_some_and(|limit| self.now.saturating_sub(entry.written_at()) > limit);
+            .is_some_and(|limit| self.now.saturating_sub(batch.written_at) > limit);
         let reason = if is_old {
             Some(Reason::Time)
         } else {
@@ -91,7 +111,7 @@ mod tests {
     fn taken(set: &[(&str, &str)], now: i64, batches: &[BatchEntry]) -> Vec<Reason> {
         let size = batches.iter().map(|batch| u64::from(batch.location.length_bytes)).sum();
         let Some(mut expiry) = Expiry::new(&settings(set), now, size) else { return Vec::new() };
-        batches.iter().map_while(|batch| expiry.next(batch)).collect()
+        batches.iter().map_while(|batch| expiry.next(Aged::of(batch))).collect()
     }
 
     #[test]

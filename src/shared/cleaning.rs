@@ -14,6 +14,17 @@ pub struct Cleaning {
     running: Mutex<()>,
     pauses: AtomicU32,
     failures: Mutex<BTreeMap<PartitionId, StorageError>>,
+    lags: Mutex<BTreeMap<PartitionId, CleanerLag>>,
+}
+
+/// How far cleaning is behind in a partition, as it was last looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct CleanerLag {
+    /// The part of what can be cleaned that is dirty, in percent.
+    pub dirty_percent: u32,
+    /// By how much cleaning is later than `max.compaction.lag.ms` allows.
+    pub overdue_ms: u64,
 }
 
 impl Cleaning {
@@ -57,9 +68,35 @@ impl Cleaning {
         self.failures.lock().get(&partition).cloned()
     }
 
-    /// Forgets the failures of partitions that are not to be cleaned any more.
+    /// Forgets the failures and lags of partitions that are not to be cleaned any more.
     pub fn keep(&self, is_cleaned: impl Fn(PartitionId) -> bool) {
         self.failures.lock().retain(|partition, _| is_cleaned(*partition));
+        self.lags.lock().retain(|partition, _| is_cleaned(*partition));
+    }
+
+    /// Notes how far cleaning is behind in a partition; nothing is noted of one that is clean.
+    pub fn note_lag(&self, partition: PartitionId, lag: CleanerLag) {
+        let mut lags = self.lags.lock();
+        match lag == CleanerLag::default() {
+            true => lags.remove(&partition),
+            false => lags.insert(partition, lag),
+        };
+    }
+
+    /// How far cleaning was behind in a partition when it was last looked at.
+    #[must_use]
+    pub fn lag(&self, partition: PartitionId) -> CleanerLag {
+        self.lags.lock().get(&partition).copied().unwrap_or_default()
+    }
+
+    /// The greatest part that is dirty, in percent, and the greatest delay, of all partitions.
+    #[must_use]
+    pub fn most(&self) -> (u32, u64) {
+        let lags = self.lags.lock();
+        let greatest = |most: (u32, u64), lag: &CleanerLag| {
+            (most.0.max(lag.dirty_percent), most.1.max(lag.overdue_ms))
+        };
+        lags.values().fold((0, 0), greatest)
     }
 
     /// How many partitions could not be cleaned.

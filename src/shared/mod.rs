@@ -3,6 +3,7 @@
 mod batches;
 mod cleaning;
 mod contents;
+mod oldest;
 mod pins;
 mod pipeline;
 mod prefix;
@@ -12,12 +13,13 @@ mod span;
 mod touched;
 
 pub use batches::{Located, locate, read_batch, read_batches, read_batches_into, visit};
-pub use cleaning::Cleaning;
+pub use cleaning::{CleanerLag, Cleaning};
 pub use contents::{count_live, live_in, named_among};
+pub use oldest::{Oldest, OldestBatches};
 pub use pins::{Pin, Pins};
 pub use pipeline::{CutLimits, FLUSH_POLL, Pipeline};
 pub use prefix::Prefix;
-pub use schedule::Schedule;
+pub use schedule::{Rate, Schedule};
 pub use space::{Live, Move};
 pub use span::Span;
 
@@ -30,7 +32,7 @@ use parking_lot::Mutex;
 use crate::catalog::{Catalog, Partition};
 use crate::clock::Clock;
 use crate::commit::{Change, CommitQueue, Effects, Outcome, Promise, QueueLimits, Ticket};
-use crate::config::EngineConfig;
+use crate::config::{EngineConfig, Maintenance};
 use crate::error::StorageError;
 use crate::io::LockGuard;
 use crate::keyspace::Session;
@@ -61,6 +63,8 @@ pub struct Shared {
     pub random: Mutex<Random>,
     /// Who reads.
     pub pins: Arc<Pins>,
+    /// The oldest batches, as retention last saw them.
+    pub oldest: OldestBatches,
     /// When the engine's own work is due.
     pub schedule: Schedule,
     /// The directories' locks, held until the engine is closed.
@@ -122,9 +126,11 @@ impl Shared {
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         let pipeline = Arc::new(parts.pipeline);
+        let burst = burst_of(parts.config.maintenance);
         let schedule = Schedule::new(
             Duration::from_millis(parts.config.maintenance_interval_ms),
-            parts.config.relocation_bytes_per_second,
+            Rate::new(parts.config.relocation_bytes_per_second, burst),
+            Rate::new(parts.config.cleaner_bytes_per_second, burst),
         );
         let limits = QueueLimits {
             queue_bytes: parts.config.commit_queue_bytes,
@@ -141,6 +147,7 @@ impl Shared {
             cleaning: Cleaning::default(),
             random: Mutex::new(Random::new(parts.seed)),
             pins: Arc::default(),
+            oldest: OldestBatches::default(),
             schedule,
             locks: Mutex::new(parts.locks),
         }
@@ -241,7 +248,12 @@ impl Shared {
                 });
             }
         }
+        let (max_dirty_percent, max_overdue_ms) = self.cleaning.most();
         Metrics {
+            cleaner_max_dirty_percent: max_dirty_percent,
+            cleaner_max_overdue_ms: max_overdue_ms,
+            unfreed_segments: self.pipeline.space.doomed.lock().len() as u64,
+            unmoved_batches: self.pipeline.space.moves.lock().len() as u64,
             queued_bytes: self.queue.queued_bytes(),
             unsynced_bytes: self.pipeline.log.unsynced_bytes(),
             index_memory_bytes: self.pipeline.store.unflushed_bytes(),
@@ -283,6 +295,15 @@ impl Shared {
             Outcome::Committed { .. } | Outcome::Refused => Ok(()),
             Outcome::NotWritten(error) | Outcome::Unknown(error) => Err(error),
         }
+    }
+}
+
+/// What a rate gives at once. The engine's thread comes often, and so that appends hardly notice it
+/// does little each time; who drives the steps may come a second later.
+fn burst_of(maintenance: Maintenance) -> Duration {
+    match maintenance {
+        Maintenance::Background => Duration::from_millis(50),
+        Maintenance::Manual => Duration::from_secs(2),
     }
 }
 

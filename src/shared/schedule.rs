@@ -4,76 +4,108 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// The bytes that a rate gives in advance, in time: so much may be moved at once.
-const BURST: Duration = Duration::from_secs(2);
-
-/// When the next round is due, and how many bytes may be moved now.
+/// When the next round is due, and how many bytes may be moved and cleaned now.
 #[derive(Debug)]
 pub struct Schedule {
     interval: Duration,
-    bytes_per_second: u64,
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    next_round: Duration,
-    allowance_bytes: u64,
-    filled_at: Duration,
+    next_round: Mutex<Duration>,
+    /// What relocation may move.
+    pub relocation: Rate,
+    /// What the cleaner may read and write.
+    pub cleaner: Rate,
 }
 
 impl Schedule {
     /// A schedule whose first round is due at once.
     #[must_use]
-    pub fn new(interval: Duration, bytes_per_second: u64) -> Self {
-        let allowance_bytes = Self::most(bytes_per_second);
-        let state = State { allowance_bytes, ..State::default() };
-        Self { interval, bytes_per_second, state: Mutex::new(state) }
-    }
-
-    fn most(bytes_per_second: u64) -> u64 {
-        bytes_per_second.saturating_mul(BURST.as_secs())
+    pub fn new(interval: Duration, relocation: Rate, cleaner: Rate) -> Self {
+        Self { interval, next_round: Mutex::default(), relocation, cleaner }
     }
 
     /// Whether a round is due; if so, the next one is an interval later.
     pub fn begin_round(&self, now: Duration) -> bool {
-        let mut state = self.state.lock();
-        let is_due = now >= state.next_round;
+        let mut next_round = self.next_round.lock();
+        let is_due = now >= *next_round;
         if is_due {
-            state.next_round = now.saturating_add(self.interval);
+            *next_round = now.saturating_add(self.interval);
         }
         is_due
     }
 
     /// Makes the next round due at once: there is more to do.
     pub fn hurry(&self, now: Duration) {
-        self.state.lock().next_round = now;
+        *self.next_round.lock() = now;
     }
 
     /// How long it is until the next round.
     #[must_use]
     pub fn until_round(&self, now: Duration) -> Duration {
-        self.state.lock().next_round.saturating_sub(now)
+        self.next_round.lock().saturating_sub(now)
+    }
+}
+
+/// Bytes at a rate. What is not spent waits, up to a burst; what is spent beyond it is owed.
+#[derive(Debug)]
+pub struct Rate {
+    bytes_per_second: u64,
+    burst: Duration,
+    state: Mutex<Balance>,
+}
+
+#[derive(Debug)]
+struct Balance {
+    /// Below zero for what is owed.
+    bytes: i128,
+    filled_at: Duration,
+}
+
+impl Rate {
+    /// So many bytes a second, of which those of a burst can be spent at once.
+    #[must_use]
+    pub fn new(bytes_per_second: u64, burst: Duration) -> Self {
+        let bytes = earned(bytes_per_second, burst);
+        let state = Mutex::new(Balance { bytes, filled_at: Duration::ZERO });
+        Self { bytes_per_second, burst, state }
     }
 
-    /// The bytes that may be moved now.
+    /// The bytes that may be spent now.
     #[must_use]
     pub fn allowance(&self, now: Duration) -> u64 {
-        let state = &mut *self.state.lock();
-        let passed = now.saturating_sub(state.filled_at).min(BURST);
-        let earned = passed.as_micros().saturating_mul(u128::from(self.bytes_per_second));
-        let earned = u64::try_from(earned / 1_000_000).unwrap_or(u64::MAX);
-        let sum = state.allowance_bytes.saturating_add(earned);
-        state.allowance_bytes = sum.min(Self::most(self.bytes_per_second));
-        state.filled_at = now;
-        state.allowance_bytes
+        u64::try_from(self.fill(now).max(0)).unwrap_or(u64::MAX)
     }
 
-    /// So many bytes were moved.
-    pub fn spend(&self, bytes: u64) {
-        let mut state = self.state.lock();
-        state.allowance_bytes = state.allowance_bytes.saturating_sub(bytes);
+    /// How long it is until bytes may be spent.
+    #[must_use]
+    pub fn wait(&self, now: Duration) -> Duration {
+        let owed = u128::try_from(1 - self.fill(now)).unwrap_or(0);
+        let micros = (owed * 1_000_000).div_ceil(u128::from(self.bytes_per_second.max(1)));
+        Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
     }
+
+    /// So many bytes were spent.
+    pub fn spend(&self, bytes: u64) {
+        self.state.lock().bytes -= i128::from(bytes);
+    }
+
+    fn fill(&self, now: Duration) -> i128 {
+        let state = &mut *self.state.lock();
+        let passed = now.saturating_sub(state.filled_at);
+        let most = earned(self.bytes_per_second, self.burst);
+        let earned = earned(self.bytes_per_second, passed);
+        if earned > 0 {
+            // Else the time goes on to count: looking often loses nothing.
+            state.bytes = (state.bytes + earned).min(most);
+            state.filled_at = now;
+        }
+        state.bytes
+    }
+}
+
+fn earned(bytes_per_second: u64, time: Duration) -> i128 {
+    // Microseconds of a Duration take 84 bits at most; those of any real uptime leave room.
+    let micros = time.as_micros().min(u128::from(u64::MAX));
+    let bytes = micros * u128::from(bytes_per_second) / 1_000_000;
+    i128::try_from(bytes).unwrap_or(i128::MAX / 2)
 }
 
 #[cfg(test)]
@@ -84,9 +116,13 @@ mod tests {
         Duration::from_millis(ms)
     }
 
+    fn rate(bytes_per_second: u64) -> Rate {
+        Rate::new(bytes_per_second, ms(2000))
+    }
+
     #[test]
     fn a_round_is_due_at_first_and_then_an_interval_after_the_last_or_when_hurried() {
-        let schedule = Schedule::new(ms(100), 1);
+        let schedule = Schedule::new(ms(100), rate(1), rate(1));
         assert!(schedule.begin_round(ms(0)));
         assert!(!schedule.begin_round(ms(99)));
         assert_eq!(schedule.until_round(ms(99)), ms(1));
@@ -98,14 +134,32 @@ mod tests {
     }
 
     #[test]
-    fn bytes_come_at_their_rate_and_no_more_than_two_seconds_of_it_wait() {
-        let schedule = Schedule::new(ms(100), 1000);
-        assert_eq!(schedule.allowance(ms(0)), 2000);
-        schedule.spend(2000);
-        assert_eq!(schedule.allowance(ms(0)), 0);
-        assert_eq!(schedule.allowance(ms(250)), 250);
-        schedule.spend(1000);
-        assert_eq!(schedule.allowance(ms(250)), 0);
-        assert_eq!(schedule.allowance(ms(1_000_000)), 2000);
+    fn bytes_come_at_their_rate_and_no_more_than_a_burst_of_it_waits() {
+        let rate = rate(1000);
+        assert_eq!(rate.allowance(ms(0)), 2000);
+        rate.spend(2000);
+        assert_eq!(rate.allowance(ms(0)), 0);
+        assert_eq!(rate.allowance(ms(250)), 250);
+        rate.spend(250);
+        assert_eq!(rate.allowance(ms(250)), 0);
+        assert_eq!(rate.allowance(ms(1_000_000)), 2000);
+    }
+
+    #[test]
+    fn what_is_spent_beyond_the_burst_is_owed_and_waited_for() {
+        let rate = rate(1000);
+        assert_eq!(rate.wait(ms(0)), ms(0));
+        rate.spend(3000);
+        assert_eq!((rate.allowance(ms(0)), rate.wait(ms(0))), (0, ms(1001)));
+        assert_eq!((rate.allowance(ms(1000)), rate.wait(ms(1000))), (0, ms(1)));
+        assert_eq!((rate.allowance(ms(1001)), rate.wait(ms(1001))), (1, ms(0)));
+    }
+
+    #[test]
+    fn the_greatest_numbers_do_not_overflow() {
+        let rate = Rate::new(u64::MAX, Duration::MAX);
+        rate.spend(u64::MAX);
+        assert!(rate.allowance(Duration::MAX) > 0);
+        assert_eq!(rate.wait(Duration::MAX), ms(0));
     }
 }

@@ -9,6 +9,7 @@ mod delete_records;
 mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
+mod describe_log_dirs;
 mod fetch;
 mod fetch_parts;
 mod find_coordinator;
@@ -55,7 +56,7 @@ const fn served(key: ApiKey, versions: (i16, i16)) -> Served {
 }
 
 /// Every API that is served, by key.
-pub const SERVED: [Served; 19] = [
+pub const SERVED: [Served; 20] = [
     Served { advertised: produce::ADVERTISED, ..served(ApiKey::Produce, produce::VERSIONS) },
     served(ApiKey::Fetch, fetch::VERSIONS),
     served(ApiKey::ListOffsets, list_offsets::VERSIONS),
@@ -71,6 +72,7 @@ pub const SERVED: [Served; 19] = [
     served(ApiKey::OffsetForLeaderEpoch, offset_for_leader_epoch::VERSIONS),
     served(ApiKey::DescribeConfigs, describe_configs::VERSIONS),
     served(ApiKey::AlterConfigs, alter_configs::VERSIONS),
+    served(ApiKey::DescribeLogDirs, describe_log_dirs::VERSIONS),
     served(ApiKey::SaslAuthenticate, sasl_authenticate::VERSIONS),
     served(ApiKey::CreatePartitions, create_partitions::VERSIONS),
     served(ApiKey::IncrementalAlterConfigs, incremental_alter_configs::VERSIONS),
@@ -220,6 +222,11 @@ async fn dispatch(
         }
         ApiKey::DescribeConfigs => {
             reply(start, &describe_configs::answer(cx, session, &read(start, body)?))
+        }
+        ApiKey::DescribeLogDirs => {
+            let decoded_as = version.min(describe_log_dirs::DECODED_AS);
+            let request = read(Start { version: decoded_as, ..start }, body)?;
+            return Ok(describe_log_dirs::reply(cx, session, start, request).await);
         }
         ApiKey::AlterConfigs => {
             reply(start, &alter_configs::answer(cx, session, read(start, body)?).await)

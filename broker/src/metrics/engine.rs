@@ -9,16 +9,17 @@ use tidelog::metrics::HistogramValues;
 #[must_use]
 pub fn text(metrics: &Metrics) -> String {
     let mut out = String::new();
-    for (name, help, value) in counters(metrics) {
+    for (name, help, value) in counters(metrics).into_iter().chain(removals(metrics)) {
         single(&mut out, &format!("{name}_total"), "counter", help, value);
     }
-    for (name, help, value) in gauges(metrics) {
+    for (name, help, value) in gauges(metrics).into_iter().chain(space(metrics)) {
         single(&mut out, name, "gauge", help, value);
     }
     let histograms = [
         ("group_seconds", "Time to write, apply and publish a group.", &metrics.group_time),
         ("sync_seconds", "Time of a sync of the log.", &metrics.sync_time),
         ("checkpoint_seconds", "Time of a checkpoint.", &metrics.checkpoint_time),
+        ("maintenance_seconds", "Time of a round of maintenance.", &metrics.maintenance_time),
     ];
     for (name, help, values) in histograms {
         histogram(&mut out, name, help, values);
@@ -47,6 +48,61 @@ fn counters(metrics: &Metrics) -> [Figure; 13] {
         ("fetches", "Fetches answered.", metrics.fetches.into()),
         ("fetched_bytes", "Bytes of record batches fetched.", metrics.fetched_bytes.into()),
         ("corruptions", "Times that damage was found on disk.", metrics.corruptions.into()),
+    ]
+}
+
+/// What removes records, and gives their space back.
+fn removals(metrics: &Metrics) -> [Figure; 12] {
+    [
+        ("removed_batches", "Record batches below log starts.", metrics.removed_batches.into()),
+        ("removed_bytes", "Bytes of them.", metrics.removed_bytes.into()),
+        ("cleaner_passes", "Passes of the cleaner.", metrics.cleaner_passes.into()),
+        ("cleaner_failures", "Passes that failed.", metrics.cleaner_failures.into()),
+        ("cleaner_read_bytes", "Bytes the cleaner read.", metrics.cleaner_read_bytes.into()),
+        ("cleaner_written_bytes", "Bytes it wrote.", metrics.cleaner_written_bytes.into()),
+        (
+            "cleaner_removed_records",
+            "Records the cleaner removed.",
+            metrics.cleaner_removed_records.into(),
+        ),
+        ("freed_segments", "Segments of the log removed.", metrics.freed_segments.into()),
+        ("freed_bytes", "Bytes of them.", metrics.freed_bytes.into()),
+        (
+            "relocated_batches",
+            "Batches moved out of mostly dead segments.",
+            metrics.relocated_batches.into(),
+        ),
+        ("relocated_bytes", "Bytes of them.", metrics.relocated_bytes.into()),
+        (
+            "failed_maintenance",
+            "Rounds of maintenance that failed and were tried again.",
+            metrics.failed_maintenance.into(),
+        ),
+    ]
+}
+
+/// How far removal is behind.
+fn space(metrics: &Metrics) -> [Figure; 7] {
+    [
+        ("dirty_offsets", "Offsets that were not cleaned yet.", metrics.dirty_offsets.into()),
+        (
+            "cleaner_max_dirty_percent",
+            "The greatest dirty part of a compacted partition.",
+            metrics.cleaner_max_dirty_percent.into(),
+        ),
+        (
+            "cleaner_max_overdue_ms",
+            "The most by which cleaning is later than max.compaction.lag.ms.",
+            metrics.cleaner_max_overdue_ms.into(),
+        ),
+        (
+            "uncleanable_partitions",
+            "Partitions that could not be cleaned.",
+            metrics.uncleanable_partitions.into(),
+        ),
+        ("unmoved_batches", "Batches that are still to be moved.", metrics.unmoved_batches.into()),
+        ("unfreed_segments", "Dead segments that a pin holds.", metrics.unfreed_segments.into()),
+        ("pins", "Reads and snapshots under way.", metrics.pin_count.into()),
     ]
 }
 

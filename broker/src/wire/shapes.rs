@@ -64,6 +64,7 @@ pub fn of(api: ApiKey) -> Option<&'static Body> {
         ApiKey::DeleteRecords => &DELETE_RECORDS,
         ApiKey::OffsetForLeaderEpoch => &OFFSET_FOR_LEADER_EPOCH,
         ApiKey::DescribeConfigs => &DESCRIBE_CONFIGS,
+        ApiKey::DescribeLogDirs => &DESCRIBE_LOG_DIRS,
         ApiKey::AlterConfigs => &ALTER_CONFIGS,
         ApiKey::CreatePartitions => &CREATE_PARTITIONS,
         ApiKey::IncrementalAlterConfigs => &INCREMENTAL_ALTER_CONFIGS,
@@ -208,6 +209,12 @@ static DESCRIBE_CONFIGS: Body = Body {
 };
 static DESCRIBE_RESOURCE: Struct =
     plain(&[field(I8), field(TEXT), field(Shape::Values(ALWAYS, &TEXT))]);
+
+static DESCRIBE_LOG_DIRS: Body = Body {
+    flexible_since: 2,
+    body: plain(&[field(Shape::Structs(ALWAYS, &DESCRIBE_LOG_DIRS_TOPIC))]),
+};
+static DESCRIBE_LOG_DIRS_TOPIC: Struct = plain(&[field(TEXT), field(values(&I32))]);
 
 static ALTER_CONFIGS: Body =
     Body { flexible_since: 2, body: plain(&[field(list(&ALTER_RESOURCE)), field(BOOL)]) };

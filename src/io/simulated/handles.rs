@@ -102,6 +102,12 @@ impl Files for Process {
         Ok(state.free_bytes())
     }
 
+    fn total_bytes(&self, _directory: &Path) -> io::Result<u64> {
+        let state = self.shared.state.lock();
+        state.check_life(self.life)?;
+        Ok(state.capacity())
+    }
+
     fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>, LockError> {
         let mut state = self.shared.state.lock();
         state.check_life(self.life).map_err(LockError::Io)?;
@@ -227,6 +233,10 @@ impl Files for SimulatedDisk {
 
     fn free_bytes(&self, directory: &Path) -> io::Result<u64> {
         self.current().free_bytes(directory)
+    }
+
+    fn total_bytes(&self, directory: &Path) -> io::Result<u64> {
+        self.current().total_bytes(directory)
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>, LockError> {

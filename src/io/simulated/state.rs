@@ -280,6 +280,10 @@ impl State {
         file.fail_sync(&mut self.random);
     }
 
+    pub(super) fn capacity(&self) -> u64 {
+        self.faults.capacity_bytes.unwrap_or(1 << 50)
+    }
+
     pub(super) fn free_bytes(&self) -> u64 {
         let Some(capacity) = self.faults.capacity_bytes else { return 1 << 50 };
         let names = self.directories.values().flat_map(|directory| directory.names.values());
