@@ -92,6 +92,12 @@ impl HistogramValues {
 pub struct Counters {
     pub commits: Counter,
     pub refused_transactions: Counter,
+    /// Batches that were stored already when their producer sent them again.
+    pub duplicate_batches: Counter,
+    /// Producer transactions that were committed.
+    pub committed_producer_transactions: Counter,
+    /// Producer transactions that were aborted, for whatever reason.
+    pub aborted_producer_transactions: Counter,
     pub unwritten_commits: Counter,
     pub groups: Counter,
     pub appended_batches: Counter,
@@ -130,6 +136,14 @@ pub struct Metrics {
     pub commits: u64,
     /// Append transactions that were refused in the queue.
     pub refused_transactions: u64,
+    /// Batches that were stored already when their producer sent them again.
+    pub duplicate_batches: u64,
+    /// Producer transactions that were committed.
+    pub committed_producer_transactions: u64,
+    /// Producer transactions that were aborted, for whatever reason.
+    pub aborted_producer_transactions: u64,
+    /// Producers that partitions remember, each partition's counted.
+    pub producer_count: u64,
     /// Commits that failed and of which nothing exists.
     pub unwritten_commits: u64,
     /// Groups of commits that were written with one call.
@@ -230,6 +244,9 @@ impl Counters {
         Metrics {
             commits: self.commits.get(),
             refused_transactions: self.refused_transactions.get(),
+            duplicate_batches: self.duplicate_batches.get(),
+            committed_producer_transactions: self.committed_producer_transactions.get(),
+            aborted_producer_transactions: self.aborted_producer_transactions.get(),
             unwritten_commits: self.unwritten_commits.get(),
             groups: self.groups.get(),
             appended_batches: self.appended_batches.get(),

@@ -101,6 +101,7 @@ impl PartitionState {
             log_end: row.log_end,
             first_dirty: row.first_dirty,
             next_horizon: row.next_horizon,
+            first_unstable: row.first_unstable,
             size_bytes: row.size_bytes,
             batch_count: row.batch_count,
             record_count: row.record_count,
@@ -111,12 +112,14 @@ impl PartitionState {
         }
     }
 
-    /// The four offsets. With one replica and no producer transactions the last three agree.
+    /// The four offsets. With one replica the last two agree, and where no producer transaction is
+    /// open the last three. Of a transaction whose beginning was deleted the rest is unstable.
     #[must_use]
     pub fn watermarks(&self) -> Watermarks {
+        let unstable = self.row.first_unstable.map(|offset| offset.max(self.row.log_start));
         Watermarks {
             log_start: self.row.log_start,
-            last_stable: self.row.log_end,
+            last_stable: unstable.unwrap_or(self.row.log_end),
             high_watermark: self.row.log_end,
             log_end: self.row.log_end,
         }
@@ -184,6 +187,11 @@ impl PartitionState {
             row.record_count += u64::from(new.record_count);
             row.batch_count += 1;
         }
+    }
+
+    /// The oldest open producer transaction begins here, or none is open.
+    pub fn set_first_unstable(&mut self, offset: Option<Offset>) {
+        self.row.first_unstable = offset;
     }
 
     /// A tombstone below the first dirty offset may go at this time.

@@ -67,6 +67,10 @@ pub enum Rule {
     F3PinsHold,
     /// Topic changes are not synced.
     D1TopicsSynced,
+    /// Blocks of producer ids are not synced before an id of them is given.
+    D1ProducerIdsSynced,
+    /// The ends of producer transactions, and the epochs that fence, are not synced.
+    D1ProducerTransactionsSynced,
     /// The leader epoch does not rise after a crash.
     D2EpochRises,
 }

@@ -8,8 +8,13 @@ use std::sync::Arc;
 use crate::catalog::Topic;
 use crate::error::{Corruption, Place, StorageError};
 use crate::keyspace::{PartitionRow, partition_key};
-use crate::record::{Record, RecordBatch};
-use crate::shared::{Located, Shared, Snapshot as Pinned, locate, read_batch};
+use crate::partition::PartitionState;
+use crate::producer::AbortedSet;
+use crate::record::{Attributes, Record, RecordBatch};
+use crate::shared::{
+    Located, Shared, Snapshot as Pinned, aborted_transactions, locate, read_batch,
+};
+use crate::store::Read;
 use crate::types::{Offset, PartitionId, TimestampMs};
 use crate::write_batch::Family;
 
@@ -137,6 +142,8 @@ struct Current {
     bound: Offset,
     /// Batches that were located, the next one last.
     located: Vec<Located>,
+    /// What of them was aborted.
+    aborted: AbortedSet,
     append_time: TimestampMs,
     /// Records that were decoded, the next one last.
     records: Vec<Record>,
@@ -220,13 +227,15 @@ impl Scan {
         }
         let row = PartitionRow::decode(&key, &row).map_err(StorageError::from);
         let row = row.map_err(ScanError::Storage)?;
+        let last_stable = PartitionState::new(row.clone()).watermarks().last_stable;
         Ok(Some(Current {
             partition,
             id,
             start: row.log_start,
             next_offset: row.log_start.max(self.offsets.least),
-            bound: row.log_end.min(self.offsets.greatest.saturating_add(1)),
+            bound: last_stable.min(self.offsets.greatest.saturating_add(1)),
             located: Vec::new(),
+            aborted: AbortedSet::default(),
             append_time: 0,
             records: Vec::new(),
         }))
@@ -243,6 +252,7 @@ impl Scan {
             let end = Offset::MAX;
             let limit = (LOOK_AHEAD_BYTES, true);
             current.located = locate(store, current.id, current.next_offset, end, limit)?;
+            current.aborted = aborted_among(store, current)?;
             current.located.reverse();
         }
         let Some(located) = current.located.pop() else { return Ok(ControlFlow::Break(())) };
@@ -255,13 +265,14 @@ impl Scan {
             && entry.max_timestamp >= self.timestamps.least
         {
             current.append_time = entry.append_time;
-            current.records = self.decode(current.id, &located)?;
+            current.records = self.decode(current, &located)?;
             current.records.reverse();
         }
         Ok(ControlFlow::Continue(()))
     }
 
-    fn decode(&self, id: PartitionId, located: &Located) -> Result<Vec<Record>, StorageError> {
+    fn decode(&self, current: &Current, located: &Located) -> Result<Vec<Record>, StorageError> {
+        let id = current.id;
         let bytes = read_batch(&self.snapshot.shared.pipeline, id, located)?;
         let corrupt = |_| Corruption {
             place: Place::Batch { partition: id, offset: located.entry.base_offset },
@@ -269,7 +280,10 @@ impl Scan {
         };
         let batch = RecordBatch::parse(bytes).map_err(corrupt)?;
         batch.verify_crc().map_err(corrupt)?;
-        if batch.header().attributes().is_control() {
+        let header = batch.header();
+        let is_aborted = header.is_transactional()
+            && current.aborted.holds(header.producer_id(), located.entry.base_offset);
+        if header.is_control() || is_aborted {
             return Ok(Vec::new());
         }
         let records: Result<Vec<_>, _> = batch.records().collect();
@@ -282,6 +296,19 @@ impl Scan {
             && (current.start..current.bound).contains(&offset)
             && self.timestamps.holds(record.timestamp)
     }
+}
+
+/// What was aborted of the batches that were located, of which the first comes first.
+fn aborted_among(store: &dyn Read, current: &Current) -> Result<AbortedSet, StorageError> {
+    let located = &current.located;
+    let is_transactional =
+        |located: &Located| Attributes::from_bits(located.entry.attributes).is_transactional();
+    let Some(last) = located.last().filter(|_| located.iter().any(is_transactional)) else {
+        return Ok(AbortedSet::default());
+    };
+    let end = last.last_offset + 1;
+    let aborted = aborted_transactions(store, current.id, current.next_offset, end)?;
+    Ok(aborted.iter().collect())
 }
 
 impl Iterator for Scan {

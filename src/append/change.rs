@@ -3,14 +3,14 @@
 use bytes::Bytes;
 
 use super::error::{CommitError, NotWritten, Refusal};
+use super::producers::ProducerPlan;
 use super::transaction::{AppendTransaction, Committed, CommittedBatch, PendingBatch};
-use crate::commit::{Change, FramePlan, Moment, Outcome, Promise, Verdict, unplaced};
-use crate::keyspace::{BatchEntry, batch_key, partition_key};
+use crate::commit::{Change, FramePlan, Moment, Outcome, Promise, Verdict};
 use crate::log::Payload;
-use crate::partition::{Assigned, BatchFacts};
+use crate::partition::Assigned;
 use crate::record::TimestampType;
+use crate::shared::{PlacedBatch, plan_batch, plan_row};
 use crate::types::{CommitSequence, Durability, Offset};
-use crate::write_batch::Family;
 
 pub(super) struct AppendChange {
     transaction: AppendTransaction,
@@ -19,6 +19,7 @@ pub(super) struct AppendChange {
     committed: Vec<CommittedBatch>,
     /// The log end that this commit makes, of each partition.
     log_ends: Vec<Offset>,
+    producers: Option<ProducerPlan>,
     refusal: Option<Refusal>,
 }
 
@@ -29,7 +30,15 @@ impl AppendChange {
         promise: Promise<Result<Committed, CommitError>>,
     ) -> Self {
         let committed = Vec::with_capacity(transaction.batches.len());
-        Self { transaction, durability, promise, committed, log_ends: Vec::new(), refusal: None }
+        Self {
+            transaction,
+            durability,
+            promise,
+            committed,
+            log_ends: Vec::new(),
+            producers: None,
+            refusal: None,
+        }
     }
 
     fn check(&self) -> Result<(), Refusal> {
@@ -50,48 +59,58 @@ impl AppendChange {
     }
 
     fn plan_batch(&mut self, index: usize, moment: &Moment, plan: &mut FramePlan) {
-        let leader_epoch = self.transaction.shared.session.leader_epoch;
         let PendingBatch { partition, batch } = &self.transaction.batches[index];
         let cell = self.transaction.partitions[*partition].cell();
-        let stored = batch.stored(moment.append_time);
-        let length_bytes = u32::try_from(batch.size_bytes()).expect("a batch is below 2 GiB");
-        let facts = BatchFacts {
-            record_count: batch.record_count(),
-            length_bytes,
-            max_timestamp: stored.max_timestamp,
-        };
-        let mut planned = cell.planned();
-        let log_start = planned.watermarks().log_start;
-        let assigned = planned.append(&facts, leader_epoch);
-        drop(planned);
-        let Assigned { base_offset, last_offset, index_entry } = assigned;
-        let attributes = batch.header().attributes().with_timestamp_type(batch.timestamp_type());
-        let entry = BatchEntry {
-            base_offset,
-            record_count: facts.record_count,
-            crc: stored.crc,
-            attributes: attributes.bits(),
-            max_timestamp: stored.max_timestamp,
-            append_time: moment.append_time,
-            leader_epoch,
-            location: unplaced(length_bytes),
-        };
-        let head = stored.head.map_or(Bytes::new(), |head| Bytes::copy_from_slice(&head));
-        let payload = Payload { head, body: stored.body, crc: stored.crc };
-        let key = batch_key(cell.id(), last_offset);
-        plan.add_batch(&key, &entry, payload);
-        if let Some(index_entry) = index_entry {
-            plan.write_batch.put(Family::Index, &key, &index_entry.encode());
+        let log_start = cell.planned().watermarks().log_start;
+        let keeps_log_time = batch.timestamp_type() == TimestampType::LogAppendTime;
+        if let Some(stored) = self.producers.as_ref().and_then(|plan| plan.stored(index)) {
+            self.committed.push(CommittedBatch {
+                base_offset: stored.base_offset(),
+                last_offset: stored.last_offset,
+                append_time: moment.append_time,
+                log_append_time: keeps_log_time.then_some(stored.timestamp),
+                log_start,
+                is_duplicate: true,
+            });
+            return;
         }
-        let is_log_time = batch.timestamp_type() == TimestampType::LogAppendTime;
+        let leader_epoch = self.transaction.shared.session.leader_epoch;
+        let stored = batch.stored(moment.append_time);
+        let attributes = batch.header().attributes().with_timestamp_type(batch.timestamp_type());
+        let head = stored.head.map_or(Bytes::new(), |head| Bytes::copy_from_slice(&head));
+        let placed = PlacedBatch {
+            payload: Payload { head, body: stored.body, crc: stored.crc },
+            attributes: attributes.bits(),
+            record_count: batch.record_count(),
+            max_timestamp: stored.max_timestamp,
+        };
+        let Assigned { base_offset, last_offset, .. } =
+            plan_batch(cell, placed, leader_epoch, plan);
         self.log_ends[*partition] = last_offset + 1;
         self.committed.push(CommittedBatch {
             base_offset,
             last_offset,
             append_time: moment.append_time,
-            log_append_time: is_log_time.then_some(moment.append_time),
+            log_append_time: keeps_log_time.then_some(moment.append_time),
             log_start,
+            is_duplicate: false,
         });
+    }
+
+    /// What the producers allow, before anything is planned.
+    fn look_at_producers(&mut self, moment: &Moment) -> Result<(), Refusal> {
+        self.producers = None;
+        if self.transaction.has_producers() {
+            let looked = ProducerPlan::look(&self.transaction, moment.append_time)?;
+            self.producers = Some(looked);
+        }
+        Ok(())
+    }
+
+    /// The batches that are appended, not those that are stored already.
+    fn appended(&self) -> impl Iterator<Item = &PendingBatch> {
+        let committed = self.transaction.batches.iter().zip(&self.committed);
+        committed.filter(|(_, committed)| !committed.is_duplicate).map(|(pending, _)| pending)
     }
 }
 
@@ -107,25 +126,36 @@ impl Change for AppendChange {
     }
 
     fn plan(&mut self, moment: &Moment, plan: &mut FramePlan) -> Verdict {
-        if let Err(refusal) = self.check() {
+        let allowed = self.check().and_then(|()| self.look_at_producers(moment));
+        if let Err(refusal) = allowed {
             self.refusal = Some(refusal);
             return Verdict::Refused;
         }
         self.committed.clear();
-        self.log_ends = vec![0; self.transaction.partitions.len()];
+        let partitions = self.transaction.partitions.iter();
+        self.log_ends =
+            partitions.map(|partition| partition.cell().planned().watermarks().log_end).collect();
+        let before = self.log_ends.clone();
         for index in 0..self.transaction.batches.len() {
             self.plan_batch(index, moment, plan);
         }
+        if let Some(producers) = &mut self.producers {
+            producers.install(&self.transaction, plan);
+        }
         let mut row = Vec::new();
-        for partition in &self.transaction.partitions {
-            let cell = partition.cell();
-            cell.planned().row().encode(&mut row);
-            plan.write_batch.put(Family::Partitions, &partition_key(cell.id()), &row);
+        let ends = before.iter().zip(&self.log_ends);
+        for (partition, _) in
+            self.transaction.partitions.iter().zip(ends).filter(|(_, (before, end))| before != end)
+        {
+            plan_row(partition.cell(), plan, &mut row);
         }
         Verdict::Planned
     }
 
     fn undo(&mut self) {
+        if let Some(producers) = &mut self.producers {
+            producers.undo(&self.transaction);
+        }
         for partition in &self.transaction.partitions {
             partition.cell().undo();
         }
@@ -138,11 +168,17 @@ impl Change for AppendChange {
             partition.cell().publish(sequence, *log_end, synced);
             pipeline.touch(sequence, partition.cell());
         }
-        let records = self.transaction.batches.iter();
-        let record_count = records.map(|pending| u64::from(pending.batch.record_count())).sum();
-        pipeline.counters.appended_batches.add(self.transaction.batch_count() as u64);
+        let (mut record_count, mut bytes, mut batch_count) = (0, 0, 0);
+        for PendingBatch { batch, .. } in self.appended() {
+            record_count += u64::from(batch.record_count());
+            bytes += batch.size_bytes() as u64;
+            batch_count += 1;
+        }
+        let duplicates = self.committed.len() as u64 - batch_count;
+        pipeline.counters.appended_batches.add(batch_count);
         pipeline.counters.appended_records.add(record_count);
-        pipeline.counters.appended_bytes.add(self.transaction.size_bytes());
+        pipeline.counters.appended_bytes.add(bytes);
+        pipeline.counters.duplicate_batches.add(duplicates);
     }
 
     fn answer(self: Box<Self>, outcome: Outcome) {

@@ -6,7 +6,10 @@ use super::AppendTransaction;
 use crate::catalog::Partition;
 use crate::error::StorageError;
 use crate::partition::OffsetsExhausted;
+use crate::producer::SequenceError;
 use crate::record::{AppendRefusal, BuildError, RefusedRecord};
+use crate::shared::TooManyProducers;
+use crate::types::ProducerId;
 
 /// A batch was not taken into the transaction, which is as it was before.
 #[derive(Debug, Clone)]
@@ -25,10 +28,10 @@ pub enum AppendErrorKind {
     Refused(AppendRefusal),
     /// The records make no batch.
     Build(BuildError),
-    /// The batch names a producer id, and the engine keeps no producer state yet.
-    ProducerId {
-        /// The producer id.
-        producer_id: i64,
+    /// The batch belongs to a producer transaction, and the append names no transactional id.
+    NoTransactionalId {
+        /// The producer of the batch.
+        producer_id: ProducerId,
     },
     /// The topic was deleted since the handle was made, or the handle is of another engine.
     UnknownPartition,
@@ -62,6 +65,15 @@ pub enum Refusal {
         /// How far it is.
         source: OffsetsExhausted,
     },
+    /// A producer may not append its batch now.
+    Sequence {
+        /// The partition.
+        partition: Partition,
+        /// Why.
+        source: SequenceError,
+    },
+    /// The partitions would have to remember more producers than they may.
+    TooManyProducers(TooManyProducers),
 }
 
 /// Why nothing was written.
@@ -109,7 +121,8 @@ impl AppendError {
         match &self.kind {
             AppendErrorKind::Refused(refusal) => refusal.code().number(),
             AppendErrorKind::Build(BuildError::TooLarge { .. }) => 10,
-            AppendErrorKind::Build(_) | AppendErrorKind::ProducerId { .. } => 87,
+            AppendErrorKind::Build(_) => 87,
+            AppendErrorKind::NoTransactionalId { .. } => 53,
             AppendErrorKind::UnknownPartition => 3,
             AppendErrorKind::TransactionTooLarge { .. }
             | AppendErrorKind::TooManyBatches { .. } => 18,
@@ -122,6 +135,30 @@ impl AppendError {
         match &self.kind {
             AppendErrorKind::Refused(refusal) => refusal.record_errors(),
             _ => &[],
+        }
+    }
+}
+
+impl Refusal {
+    /// The code of the Kafka protocol that says the same.
+    #[must_use]
+    pub fn code(&self) -> i16 {
+        match self {
+            Self::UnknownPartition { .. } => 3,
+            Self::OffsetsExhausted { .. } => 56,
+            Self::Sequence { source, .. } => source.code(),
+            Self::TooManyProducers(_) => 44,
+        }
+    }
+
+    /// The partition that it is about, if it is about one.
+    #[must_use]
+    pub fn partition(&self) -> Option<&Partition> {
+        match self {
+            Self::UnknownPartition { partition }
+            | Self::OffsetsExhausted { partition, .. }
+            | Self::Sequence { partition, .. } => Some(partition),
+            Self::TooManyProducers(_) => None,
         }
     }
 }
@@ -154,9 +191,10 @@ impl fmt::Display for AppendError {
         write!(f, "a batch for {} was not taken", self.partition)?;
         match &self.kind {
             AppendErrorKind::Refused(_) | AppendErrorKind::Build(_) => Ok(()),
-            AppendErrorKind::ProducerId { producer_id } => write!(
+            AppendErrorKind::NoTransactionalId { producer_id } => write!(
                 f,
-                ": it names a producer, and producer state is not kept: producer_id={producer_id}"
+                ": it belongs to a producer transaction, and the append names no transactional id: \
+                 producer_id={producer_id}"
             ),
             AppendErrorKind::UnknownPartition => f.write_str(": the topic is gone"),
             AppendErrorKind::TransactionTooLarge { bytes, limit_bytes } => {
@@ -188,6 +226,10 @@ impl fmt::Display for Refusal {
             Self::OffsetsExhausted { partition, .. } => {
                 write!(f, "a batch gets no offsets: partition={partition}")
             }
+            Self::Sequence { partition, .. } => {
+                write!(f, "a producer may not append its batch: partition={partition}")
+            }
+            Self::TooManyProducers(_) => f.write_str("a producer cannot be remembered"),
         }
     }
 }
@@ -197,6 +239,8 @@ impl std::error::Error for Refusal {
         match self {
             Self::UnknownPartition { .. } => None,
             Self::OffsetsExhausted { source, .. } => Some(source),
+            Self::Sequence { source, .. } => Some(source),
+            Self::TooManyProducers(source) => Some(source),
         }
     }
 }

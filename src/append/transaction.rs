@@ -29,6 +29,15 @@ pub struct AppendTransaction {
     positions: HashMap<Partition, usize>,
     bytes: u64,
     codec: Codec,
+    has_producers: bool,
+    transactional: Option<Transactional>,
+}
+
+/// The producer transaction that an append belongs to.
+#[derive(Debug, Clone)]
+pub(super) struct Transactional {
+    pub(super) id: String,
+    begins_at_zero: bool,
 }
 
 pub(super) struct PendingBatch {
@@ -61,6 +70,9 @@ pub struct CommittedBatch {
     pub log_append_time: Option<TimestampMs>,
     /// The first offset of the partition that can be read.
     pub log_start: Offset,
+    /// Whether it was stored before, and its producer has sent it again: these are the offsets
+    /// that it got then.
+    pub is_duplicate: bool,
 }
 
 /// Above so many partitions the linear search for one becomes a lookup.
@@ -75,7 +87,32 @@ impl AppendTransaction {
             positions: HashMap::new(),
             bytes: 0,
             codec: Codec::None,
+            has_producers: false,
+            transactional: None,
         }
+    }
+
+    /// The transactional id whose open producer transaction this append belongs to; every
+    /// partition that gets a transactional batch must have been added to that transaction.
+    ///
+    /// `begins_at_zero`: a producer that a partition knows nothing of must begin with sequence 0,
+    /// as in Kafka's second transaction protocol (KIP-890).
+    pub fn transactional_id(&mut self, id: &str, begins_at_zero: bool) -> &mut Self {
+        self.transactional = Some(Transactional { id: id.to_owned(), begins_at_zero });
+        self
+    }
+
+    pub(super) fn transactional(&self) -> Option<&Transactional> {
+        self.transactional.as_ref()
+    }
+
+    pub(super) fn begins_at_zero(&self) -> bool {
+        self.transactional.as_ref().is_some_and(|transactional| transactional.begins_at_zero)
+    }
+
+    /// Whether any batch names a producer.
+    pub(super) fn has_producers(&self) -> bool {
+        self.has_producers
     }
 
     /// The codec of the batches that [`AppendTransaction::records`] makes from now on; none at
@@ -186,10 +223,11 @@ impl AppendTransaction {
         }
         let batch =
             validate_append(batch, &self.rules(partition)).map_err(AppendErrorKind::Refused)?;
-        if batch.has_producer_id() {
+        if batch.is_transactional() && self.transactional.is_none() {
             let producer_id = batch.header().producer_id();
-            return Err(AppendErrorKind::ProducerId { producer_id });
+            return Err(AppendErrorKind::NoTransactionalId { producer_id });
         }
+        self.has_producers |= batch.has_producer_id();
         let partition = self.position_of(partition);
         self.bytes = bytes;
         self.batches.push(PendingBatch { partition, batch });
@@ -288,7 +326,8 @@ impl AppendTransaction {
     /// ```
     ///
     /// # Errors
-    /// - [`CommitError::Refused`]: a topic is gone; nothing exists, and the transaction comes back.
+    /// - [`CommitError::Refused`]: a topic is gone, or a producer may not append a batch now;
+    ///   nothing exists, and the transaction comes back.
     /// - [`CommitError::NotWritten`]: the disk is full, or the engine is halted or closed; nothing
     ///   exists, and the transaction comes back.
     /// - [`CommitError::OutcomeUnknown`]: a write or a sync failed half way. The engine has halted;

@@ -9,6 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::callback::call;
 use crate::partition::PartitionState;
+use crate::producer::Producers;
 use crate::types::{CommitSequence, Offset, PartitionId, Visibility, Watermarks};
 
 /// Ends of commits that are kept while they are not synced. Beyond so many every second one is
@@ -23,6 +24,7 @@ pub struct PartitionCell {
     id: PartitionId,
     index: i32,
     planned: Mutex<PartitionState>,
+    producers: Mutex<Producers>,
     published: Mutex<Published>,
     listeners: Mutex<Vec<Weak<Listener>>>,
     listener_count: AtomicUsize,
@@ -37,9 +39,9 @@ struct Published {
 }
 
 impl PartitionCell {
-    /// A partition in a state that is synced.
+    /// A partition in a state that is synced, and the producers that it knows.
     #[must_use]
-    pub fn new(id: PartitionId, index: i32, state: PartitionState) -> Self {
+    pub fn new(id: PartitionId, index: i32, state: PartitionState, producers: Producers) -> Self {
         let published = Published {
             synced_end: state.watermarks().log_end,
             unsynced_ends: VecDeque::new(),
@@ -49,6 +51,7 @@ impl PartitionCell {
             id,
             index,
             planned: Mutex::new(state),
+            producers: Mutex::new(producers),
             published: Mutex::new(published),
             listeners: Mutex::default(),
             listener_count: AtomicUsize::new(0),
@@ -73,7 +76,13 @@ impl PartitionCell {
         self.planned.lock()
     }
 
-    /// Takes back what was planned since the last publication.
+    /// The producers with all that is planned; whoever plans a change of them can take it back.
+    /// Who only looks sees what may not be published yet. Locked behind [`PartitionCell::planned`].
+    pub fn producers(&self) -> MutexGuard<'_, Producers> {
+        self.producers.lock()
+    }
+
+    /// Takes back what was planned since the last publication, but for the producers.
     pub fn undo(&self) {
         let published = self.published.lock();
         self.planned.lock().copy_from(&published.state);
@@ -179,7 +188,7 @@ mod tests {
     use crate::partition::BatchFacts;
 
     fn cell() -> PartitionCell {
-        PartitionCell::new(PartitionId(1), 0, PartitionState::default())
+        PartitionCell::new(PartitionId(1), 0, PartitionState::default(), Producers::default())
     }
 
     fn append(cell: &PartitionCell, sequence: u64, synced: u64) {

@@ -4,6 +4,7 @@
 //! shows what is applied.
 
 mod cell;
+mod producers;
 mod topic;
 
 pub use cell::{Listener, PartitionCell};
@@ -45,6 +46,7 @@ impl Catalog {
     /// [`StorageError`] if the store cannot be read, or what it holds does not fit together.
     pub fn load(store: &dyn Read) -> Result<Self, StorageError> {
         let mut rows = load_partitions(store)?;
+        let mut producers = producers::load(store)?;
         let catalog = Self::default();
         for (name, row) in load_topics(store)? {
             let mut cells = Vec::with_capacity(row.partitions.len());
@@ -55,7 +57,10 @@ impl Catalog {
                     Corruption::in_store(Family::Topics.name(), key, what)
                 })?;
                 let index = i32::try_from(index).expect("a topic's partitions are limited");
-                cells.push(Arc::new(PartitionCell::new(*id, index, PartitionState::new(state))));
+                let known = producers.remove(id).unwrap_or_default();
+                let state = PartitionState::new(state);
+                producers::compare(*id, &state, &known)?;
+                cells.push(Arc::new(PartitionCell::new(*id, index, state, known)));
             }
             let values = row.config.iter().map(|(name, value)| (name.as_str(), value.as_str()));
             let settings = TopicSettings::from_values(values).map_err(|_| {
@@ -64,13 +69,15 @@ impl Catalog {
             })?;
             catalog.insert(Topic::new(name, row.id, settings, cells));
         }
-        match rows.keys().next() {
-            Some(id) => {
-                let (key, what) = (id.0.to_be_bytes(), "the partition belongs to no topic");
-                Err(Corruption::in_store(Family::Partitions.name(), &key, what).into())
-            }
-            None => Ok(catalog),
+        if let Some(id) = rows.keys().next() {
+            let (key, what) = (id.0.to_be_bytes(), "the partition belongs to no topic");
+            return Err(Corruption::in_store(Family::Partitions.name(), &key, what).into());
         }
+        if let Some(id) = producers.keys().next() {
+            let (key, what) = (id.0.to_be_bytes(), "a producer wrote to no partition that exists");
+            return Err(Corruption::in_store(Family::Producers.name(), &key, what).into());
+        }
+        Ok(catalog)
     }
 
     /// The topic of this name.
@@ -130,6 +137,22 @@ impl Catalog {
         topics.by_collision_key.remove(&topic.name().collision_key());
         topics.partition_count -= u64::from(topic.partition_count());
         topic.mark_deleted();
+    }
+
+    /// How many producers the partitions remember together.
+    #[must_use]
+    pub fn producer_count(&self) -> u64 {
+        let topics = self.topics.read();
+        let cells = topics.by_id.values().flat_map(|topic| topic.cells().to_vec());
+        cells.map(|cell| cell.producers().len() as u64).sum()
+    }
+
+    /// All partitions by the engine's numbers of them: made anew at each call.
+    #[must_use]
+    pub fn partitions_by_id(&self) -> HashMap<PartitionId, Partition> {
+        let topics = self.topics.read();
+        let partitions = topics.by_id.values().flat_map(Topic::partitions);
+        partitions.map(|partition| (partition.cell().id(), partition)).collect()
     }
 
     /// Adds partitions to a topic.

@@ -175,6 +175,21 @@ engine_config! {
         /// Partitions of one topic: as many as Kafka makes in one request, and as one commit can
         /// write.
         max_partitions_per_topic: u32 = 10_000, from 1, to 100_000;
+        /// Producers that partitions remember, each partition's counted: some 250 bytes of memory
+        /// each. Above it new ones are refused until silent ones have expired.
+        max_producers: u64 = 1_000_000, from 1, to 1_000_000_000;
+        /// Milliseconds of silence after which a partition forgets a producer that has no open
+        /// transaction: a batch that it retries later is stored twice. Kafka's
+        /// `producer.id.expiration.ms`.
+        producer_id_expiration_ms: u64 = 86_400_000, from 1, to 9_223_372_036_854_775_807;
+        /// Milliseconds of silence after which a transactional id is forgotten. Kafka's
+        /// `transactional.id.expiration.ms`.
+        transactional_id_expiration_ms: u64 = 604_800_000, from 1, to 9_223_372_036_854_775_807;
+        /// The longest timeout that a producer transaction may ask for. An open one holds back the
+        /// last stable offset. Kafka's `transaction.max.timeout.ms`.
+        transaction_max_timeout_ms: u32 = 900_000, from 1, to 2_147_483_647;
+        /// Transactional ids. Each is held in memory.
+        max_transactional_ids: u32 = 100_000, from 1, to 10_000_000;
     }
     derived {
         /// Memory of unflushed index entries above which the committer waits for a checkpoint.

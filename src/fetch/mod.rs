@@ -11,8 +11,9 @@ use bytes::Bytes;
 
 use crate::catalog::Partition;
 use crate::error::StorageError;
-use crate::record::{Batches, Record, RecordError};
-use crate::shared::{Located, Shared, locate, read_batches};
+use crate::producer::{AbortedSet, AbortedTransaction};
+use crate::record::{Attributes, BatchHeader, Batches, Record, RecordError};
+use crate::shared::{Located, Shared, aborted_transactions, locate, read_batches};
 use crate::types::{Isolation, Offset, Visibility, Watermarks};
 
 /// What a fetch may return.
@@ -92,17 +93,20 @@ pub struct Fetched {
     pub offset: Offset,
     /// The offset to fetch next: behind the last batch, or the same if there was none.
     pub next_offset: Offset,
+    /// The aborted producer transactions that touch the batches, in the order of their markers,
+    /// where only committed data was asked for: who reads [`Fetched::bytes`] skips their records.
+    pub aborted: Vec<AbortedTransaction>,
 }
 
 impl Fetched {
-    /// The records at and behind the fetch offset. Checksums are compared.
+    /// The records at and behind the fetch offset. Checksums are compared. Records of aborted
+    /// producer transactions are left out where only committed data was asked for.
     pub fn records(&self) -> impl Iterator<Item = Result<Record, RecordError>> + use<> {
         let from = self.offset;
+        let aborted: AbortedSet = self.aborted.iter().collect();
         Batches::new(self.bytes.clone()).flat_map(move |batch| -> Box<dyn Iterator<Item = _>> {
             match batch {
-                Ok(batch) if batch.header().attributes().is_control() => {
-                    Box::new(std::iter::empty())
-                }
+                Ok(batch) if is_skipped(batch.header(), &aborted) => Box::new(std::iter::empty()),
                 Ok(batch) => Box::new(
                     batch
                         .records()
@@ -146,7 +150,23 @@ pub fn fetch(
     shared.pipeline.counters.fetches.add(1);
     shared.pipeline.counters.fetched_bytes.add(bytes.len() as u64);
     let next_offset = found.last().map_or(offset, |last| last.last_offset + 1);
-    Ok(Fetched { watermarks, bytes, offset, next_offset })
+    let is_transactional =
+        |located: &Located| Attributes::from_bits(located.entry.attributes).is_transactional();
+    let aborted = if options.isolation == Isolation::Committed && found.iter().any(is_transactional)
+    {
+        let store = &*shared.pipeline.store;
+        aborted_transactions(store, partition.cell().id(), offset, next_offset)?
+    } else {
+        Vec::new()
+    };
+    Ok(Fetched { watermarks, bytes, offset, next_offset, aborted })
+}
+
+/// Markers are no records, and what was aborted is not read.
+fn is_skipped(header: &BatchHeader, aborted: &AbortedSet) -> bool {
+    let is_aborted =
+        header.is_transactional() && aborted.holds(header.producer_id(), header.base_offset());
+    header.is_control() || is_aborted
 }
 
 /// The offsets of the partition, if the fetch offset is in range.

@@ -27,6 +27,8 @@ pub enum MetaKey {
     Applied = 3,
     /// The partition id that is given next.
     NextPartitionId = 4,
+    /// The producer id below which all may have been given; missing before the first block.
+    NextProducerId = 5,
 }
 
 impl MetaKey {

@@ -8,6 +8,7 @@ mod bytes;
 mod groups;
 mod meta;
 mod partitions;
+mod producers;
 mod topics;
 
 pub use batches::{BatchEntry, IndexEntry, batch_key, batch_key_offset, decode_batch_key};
@@ -16,7 +17,11 @@ pub use groups::{GroupRow, MAX_GROUP_BYTES, decode_group_key, group_key, group_p
 pub use meta::{Identity, MetaKey, Session, decode_applied, encode_applied};
 pub use meta::{decode_counter, encode_counter};
 pub use partitions::{EpochStart, PartitionRow, decode_partition_key, partition_key};
+pub use producers::{
+    AbortedRow, ProducerRow, SEQUENCE_WINDOW, SequencedBatch, decode_aborted_key,
+    decode_producer_key, producer_key,
+};
 pub use topics::{TopicRow, topic_key};
 
 /// The version of the stored format. A store with another one is refused, never cut.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;

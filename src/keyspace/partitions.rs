@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! key     partition id u32
-//! value   version u8 (1) | log start i64 | log end i64 | first dirty offset i64
-//!         | next horizon i64
+//! value   version u8 (2) | log start i64 | log end i64 | first dirty offset i64
+//!         | next horizon i64 | first unstable offset i64 (-1: none)
 //!         | size bytes u64 | batch count u64 | record count u64 | cumulative bytes u64
 //!         | bytes at last index entry u64 | running maximum timestamp i64
 //!         | epoch count u32 | (leader epoch i32 | first offset i64)*
@@ -16,7 +16,10 @@ use crate::error::Corruption;
 use crate::types::{LeaderEpoch, Offset, PartitionId, TimestampMs};
 use crate::write_batch::Family;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+
+/// What [`PartitionRow::first_unstable`] is on disk where there is none.
+const NONE: Offset = -1;
 
 /// The first offset that was appended under a leader epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +41,8 @@ pub struct PartitionRow {
     pub first_dirty: Offset,
     /// When the first tombstone below that offset may go, or earlier; `i64::MAX` if there is none.
     pub next_horizon: TimestampMs,
+    /// The first offset of the oldest open producer transaction, if one is open here.
+    pub first_unstable: Option<Offset>,
     /// Bytes of the batches that are there.
     pub size_bytes: u64,
     /// The batches that are there.
@@ -61,6 +66,7 @@ impl Default for PartitionRow {
             log_end: 0,
             first_dirty: 0,
             next_horizon: TimestampMs::MAX,
+            first_unstable: None,
             size_bytes: 0,
             batch_count: 0,
             record_count: 0,
@@ -77,7 +83,10 @@ impl PartitionRow {
     pub fn encode(&self, value: &mut Vec<u8>) {
         value.clear();
         value.push(VERSION);
-        for field in [self.log_start, self.log_end, self.first_dirty, self.next_horizon] {
+        let first_unstable = self.first_unstable.unwrap_or(NONE);
+        for field in
+            [self.log_start, self.log_end, self.first_dirty, self.next_horizon, first_unstable]
+        {
             value.extend_from_slice(&field.to_be_bytes());
         }
         for count in [
@@ -109,6 +118,7 @@ impl PartitionRow {
             log_end: fields.i64()?,
             first_dirty: fields.i64()?,
             next_horizon: fields.i64()?,
+            first_unstable: Some(fields.i64()?).filter(|offset| *offset != NONE),
             size_bytes: fields.u64()?,
             batch_count: fields.u64()?,
             record_count: fields.u64()?,
@@ -130,6 +140,11 @@ impl PartitionRow {
             pair[0].leader_epoch < pair[1].leader_epoch
                 && pair[0].first_offset <= pair[1].first_offset
         };
+        let is_unstable_inside =
+            row.first_unstable.is_none_or(|offset| (0..row.log_end).contains(&offset));
+        if !is_unstable_inside {
+            return Err(fields.corruption("its first unstable offset is not in its log"));
+        }
         if row.log_start < 0 || row.log_start > row.log_end || !row.epochs.windows(2).all(rising) {
             return Err(fields.corruption("its offsets are not in order"));
         }
@@ -165,6 +180,7 @@ mod tests {
             log_end: 10,
             first_dirty: 2,
             next_horizon: 11,
+            first_unstable: Some(9),
             size_bytes: 3,
             batch_count: 4,
             record_count: 5,
@@ -184,7 +200,7 @@ mod tests {
         let mut value = Vec::new();
         row().encode(&mut value);
         assert_eq!(PartitionRow::decode(&key, &value), Ok(row()));
-        assert_eq!(value.len(), 1 + 10 * 8 + 4 + 2 * 12);
+        assert_eq!(value.len(), 1 + 11 * 8 + 4 + 2 * 12);
         for length in 0..value.len() {
             assert!(PartitionRow::decode(&key, &value[..length]).is_err(), "length {length}");
         }
@@ -199,7 +215,9 @@ mod tests {
         let start_behind_end = PartitionRow { log_start: 11, ..row() };
         let epochs_fall =
             PartitionRow { epochs: row().epochs.into_iter().rev().collect(), ..row() };
-        for bad in [start_behind_end, epochs_fall] {
+        let unstable_at_end = PartitionRow { first_unstable: Some(10), ..row() };
+        let unstable_below_zero = PartitionRow { first_unstable: Some(-2), ..row() };
+        for bad in [start_behind_end, epochs_fall, unstable_at_end, unstable_below_zero] {
             bad.encode(&mut value);
             assert!(PartitionRow::decode(&key, &value).is_err(), "{bad:?}");
         }

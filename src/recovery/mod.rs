@@ -35,7 +35,7 @@ use crate::keyspace::{
 };
 use crate::log::{CommitLog, LogOptions, RecoveredLog, ReplayedFrame};
 use crate::rules::{BrokenRules, Rule};
-use crate::shared::{CutLimits, Parts, Pipeline, Random, Shared};
+use crate::shared::{CutLimits, Parts, Pipeline, ProducerRegistry, Random, Shared};
 use crate::store::{OpenStore, Store};
 use crate::types::{AppliedCommit, EngineId, PartitionId};
 use crate::write_batch::{Family, WriteBatch};
@@ -95,6 +95,8 @@ pub fn open(options: &OpenOptions) -> Result<(Arc<Shared>, Recovered), OpenError
     let before = read_session(&*store)?;
     let catalog = Catalog::load(&*store)?;
     let next_partition_id = read_next_partition_id(&*store)?;
+    let producers =
+        ProducerRegistry::new(catalog.producer_count(), read_next_producer_id(&*store)?);
     let recovered = Recovered { closed_cleanly: before.closed_cleanly, ..recovered };
     let is_new_epoch =
         !before.closed_cleanly && !recovered.is_new && !options.broken.breaks(Rule::D2EpochRises);
@@ -110,6 +112,7 @@ pub fn open(options: &OpenOptions) -> Result<(Arc<Shared>, Recovered), OpenError
         config: options.config.clone(),
         session,
         next_partition_id,
+        producers,
         // Each open has ids of its own, also where all opens are given the same seed.
         // The seed is mixed first, so that one that counts opens too does not cancel the count.
         seed: Random::new(options.seed).next_u64().wrapping_add(session.open_count),
@@ -319,6 +322,13 @@ fn read_next_partition_id(store: &dyn Store) -> Result<PartitionId, StorageError
         Corruption::in_store(Family::Meta.name(), &key.key(), "it is no partition id")
     })?;
     Ok(PartitionId(next))
+}
+
+/// The block of ids that is reserved last ends here; nothing is there before the first.
+fn read_next_producer_id(store: &dyn Store) -> Result<u64, StorageError> {
+    let key = MetaKey::NextProducerId;
+    let next = store.get(Family::Meta, &key.key())?;
+    Ok(next.map(|next| decode_counter(key, &next)).transpose()?.unwrap_or(0))
 }
 
 impl fmt::Display for Recovered {

@@ -1,24 +1,30 @@
 //! What every operation borrows: the commit queue over log and store, the catalog, clock, limits and counters.
 
+mod aborted;
 mod batches;
 mod cleaning;
 mod contents;
 mod oldest;
 mod pins;
 mod pipeline;
+mod place;
 mod prefix;
+mod producers;
 mod schedule;
 mod space;
 mod span;
 mod touched;
 
+pub use aborted::aborted_transactions;
 pub use batches::{Located, locate, read_batch, read_batches, read_batches_into, visit};
 pub use cleaning::{CleanerLag, Cleaning};
 pub use contents::{count_live, live_in, named_among};
 pub use oldest::{Oldest, OldestBatches};
 pub use pins::{Pin, Pins};
 pub use pipeline::{CutLimits, FLUSH_POLL, Pipeline};
+pub use place::{PlacedBatch, plan_batch, plan_row};
 pub use prefix::Prefix;
+pub use producers::{ProducerIdError, ProducerRegistry, TooManyProducers};
 pub use schedule::{Rate, Schedule};
 pub use space::{Live, Move};
 pub use span::Span;
@@ -57,6 +63,8 @@ pub struct Shared {
     pub session: Session,
     /// The partition id that is given next; the committer's.
     pub next_partition_id: Mutex<PartitionId>,
+    /// The producers of the whole engine.
+    pub producers: ProducerRegistry,
     /// What is known about cleaning while the engine is open.
     pub cleaning: Cleaning,
     /// Random bits for topic ids, seeded once.
@@ -115,6 +123,8 @@ pub struct Parts {
     pub session: Session,
     /// The partition id that is given next.
     pub next_partition_id: PartitionId,
+    /// The producers of the whole engine.
+    pub producers: ProducerRegistry,
     /// The seed of random ids.
     pub seed: u64,
     /// The directories' locks.
@@ -144,6 +154,7 @@ impl Shared {
             config: parts.config,
             session: parts.session,
             next_partition_id: Mutex::new(parts.next_partition_id),
+            producers: parts.producers,
             cleaning: Cleaning::default(),
             random: Mutex::new(Random::new(parts.seed)),
             pins: Arc::default(),
@@ -263,6 +274,7 @@ impl Shared {
             pin_count: self.pins.count(),
             uncleanable_partitions: self.cleaning.failure_count(),
             dirty_offsets,
+            producer_count: self.producers.known(),
             topic_count,
             partition_count,
             leader_epoch: self.session.leader_epoch,

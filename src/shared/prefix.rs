@@ -98,7 +98,8 @@ impl Prefix {
         if self.moves() {
             let begin = batch_key(partition, self.expected.log_start);
             let end = batch_key(partition, self.new_start);
-            for family in [Family::Batches, Family::Index] {
+            // What is aborted is told of readers that come to the marker: none comes below the start.
+            for family in [Family::Batches, Family::Index, Family::Aborted] {
                 self.spans.push(Span::look_up(store, family, &begin, &end)?);
             }
         }

@@ -12,11 +12,16 @@ use crate::keyspace::{
     MetaKey, TopicRow, decode_group_key, encode_counter, partition_key, partition_range, topic_key,
 };
 use crate::partition::PartitionState;
+use crate::producer::Producers;
 use crate::rules::Rule;
 use crate::shared::{Shared, Span};
 use crate::store::Direction;
 use crate::types::{CommitSequence, Durability, PartitionId, TopicName};
 use crate::write_batch::{Family, WriteBatch};
+
+/// The families whose keys begin with a partition.
+const OF_PARTITIONS: [Family; 5] =
+    [Family::Partitions, Family::Batches, Family::Index, Family::Producers, Family::Aborted];
 
 /// The promise of a change of topics.
 pub(super) type Told<T, E> = Promise<Result<T, E>>;
@@ -119,7 +124,7 @@ fn new_partitions(
         state.row().encode(&mut row);
         batch.put(Family::Partitions, &partition_key(PartitionId(id)), &row);
         let index = i32::try_from(index).expect("a topic's partitions are limited");
-        Arc::new(PartitionCell::new(PartitionId(id), index, state))
+        Arc::new(PartitionCell::new(PartitionId(id), index, state, Producers::default()))
     });
     Some(cells.collect())
 }
@@ -239,7 +244,7 @@ impl DeleteTopic {
         for run in ids.chunk_by(|a, b| a.0 + 1 == b.0) {
             let (begin, _) = partition_range(run[0]);
             let (_, end) = partition_range(run[run.len() - 1]);
-            for family in [Family::Partitions, Family::Batches, Family::Index] {
+            for family in OF_PARTITIONS {
                 let span = Span::look_up(&*self.shared.pipeline.store, family, &begin, &end);
                 span.map_err(DeleteTopicError::Storage)?.delete(batch);
             }
@@ -296,6 +301,9 @@ impl Change for DeleteTopic {
     fn undo(&mut self) {}
 
     fn publish(&mut self, _sequence: CommitSequence) {
+        let cells = self.topic.cells();
+        let known = cells.iter().map(|cell| cell.producers().len() as u64).sum();
+        self.shared.forget_producers(known);
         self.shared.catalog.remove(&self.topic);
         // What died with it was not looked at: that would take too long here.
         self.shared.pipeline.space.forget();

@@ -6,11 +6,15 @@
 mod ids;
 mod names;
 mod places;
+mod producer;
 mod watermarks;
 
 pub use ids::{EngineId, ParseTopicIdError, PartitionId, TopicId};
 pub use names::{MAX_TOPIC_NAME_BYTES, TopicName, TopicNameError};
 pub use places::{AppliedCommit, CommitSequence, PayloadLocation, SegmentId};
+pub use producer::{
+    NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, ProducerEpoch, ProducerId, Sequence,
+};
 pub use watermarks::{Durability, Isolation, Visibility, Watermarks};
 
 /// The place of a record in its partition, from 0; `-1` where the protocol says "none".

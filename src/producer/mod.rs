@@ -1,0 +1,9 @@
+//! Producers as pure values: which batch of one may come next, and what a partition knows of all of them.
+
+mod aborted;
+mod sequences;
+mod set;
+
+pub use aborted::{AbortedSet, AbortedTransaction};
+pub use sequences::{NewBatch, ProducerState, SequenceCheck, SequenceError};
+pub use set::Producers;
