@@ -180,6 +180,7 @@ impl Change for CommitOffsets {
                 offset: offset.offset,
                 leader_epoch: offset.leader_epoch,
                 commit_time: moment.append_time,
+                requested_by: moment.sequence,
                 metadata: offset.metadata.clone(),
             };
             let key = key_of(&self.group, partition);

@@ -155,8 +155,13 @@ fn write_values(frames: &[&[u8]]) {
     let (key, value) = (batch_key(PartitionId(3), 41), index.encode());
     write("decode_store_value", "index", &[&[12], &key[..], &value[..]].concat());
     let key = group_key("readers", TopicId::from_bytes([7; 16]), 3);
-    let metadata = "where".to_owned();
-    let row = GroupRow { offset: 9, leader_epoch: 1, commit_time: NOW_MS, metadata };
+    let row = GroupRow {
+        offset: 9,
+        leader_epoch: 1,
+        commit_time: NOW_MS,
+        requested_by: CommitSequence(4),
+        metadata: "where".to_owned(),
+    };
     write("decode_store_value", "group", &[&[key.len() as u8], &key[..], &row.encode()].concat());
 }
 

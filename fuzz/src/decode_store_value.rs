@@ -1,9 +1,10 @@
 //! Any bytes as keys and values of the index: refused, or what they would be written as.
 
 use tidelog::keyspace::{
-    BatchEntry, GroupRow, Identity, IndexEntry, MetaKey, PartitionRow, Session, TopicRow,
-    batch_key, batch_key_offset, decode_applied, decode_counter, decode_group_key,
-    decode_partition_key, encode_applied, encode_counter, group_key, partition_key, topic_key,
+    BatchEntry, GroupRow, Identity, IndexEntry, MetaKey, PartitionRow, PendingOffsetKey,
+    ProducerTransactionRow, Session, TopicRow, batch_key, batch_key_offset, decode_applied,
+    decode_counter, decode_group_key, decode_partition_key, decode_producer_transaction_key,
+    encode_applied, encode_counter, group_key, partition_key, producer_transaction_key, topic_key,
 };
 use tidelog::types::PartitionId;
 use tidelog::write_batch::{Operation, WriteBatch};
@@ -38,6 +39,12 @@ fn check_keys(key: &[u8]) {
             assert_eq!(group_key(name, topic, partition), key);
         }
     }
+    if let Ok(id) = decode_producer_transaction_key(key) {
+        assert_eq!(producer_transaction_key(id), key);
+    }
+    if let Ok(pending) = PendingOffsetKey::decode(key) {
+        assert_eq!(pending.encode(), key);
+    }
 }
 
 fn check_values(key: &[u8], value: &[u8]) {
@@ -56,6 +63,10 @@ fn check_values(key: &[u8], value: &[u8]) {
         assert_eq!(encoded, value);
     }
     if let Ok(row) = GroupRow::decode(key, value) {
+        assert_eq!(row.encode(), value);
+        assert_eq!(PendingOffsetKey::decode_value(key, value), Ok(row));
+    }
+    if let Ok(row) = ProducerTransactionRow::decode(key, value) {
         assert_eq!(row.encode(), value);
     }
     if let Ok(identity) = Identity::decode(value) {

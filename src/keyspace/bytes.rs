@@ -42,6 +42,14 @@ impl<'a> Fields<'a> {
         self.take::<1>().map(|[byte]| byte)
     }
 
+    pub(super) fn u16(&mut self) -> Result<u16, Corruption> {
+        self.take().map(u16::from_be_bytes)
+    }
+
+    pub(super) fn i16(&mut self) -> Result<i16, Corruption> {
+        self.take().map(i16::from_be_bytes)
+    }
+
     pub(super) fn u32(&mut self) -> Result<u32, Corruption> {
         self.take().map(u32::from_be_bytes)
     }
@@ -56,6 +64,15 @@ impl<'a> Fields<'a> {
 
     pub(super) fn i64(&mut self) -> Result<i64, Corruption> {
         self.take().map(i64::from_be_bytes)
+    }
+
+    /// So many bytes.
+    pub(super) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Corruption> {
+        let Some((taken, rest)) = self.rest.split_at_checked(count) else {
+            return Err(self.corruption("it is too short"));
+        };
+        self.rest = rest;
+        Ok(taken)
     }
 
     /// How many bytes are left: what bounds a count before anything is allocated for it.

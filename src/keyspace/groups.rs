@@ -2,14 +2,19 @@
 //!
 //! ```text
 //! key     group length u16 | group | topic id, 16 bytes | partition u32
-//! value   version u8 (1) | offset i64 | leader epoch i32 | commit time i64 | metadata, to the end
+//! value   version u8 (1) | offset i64 | leader epoch i32 | commit time i64 | requested by u64
+//!         | metadata, to the end
 //! ```
+//!
+//! The commit that requested an offset tells which of two is the later one: what a producer
+//! transaction brings is older than its end. Family `producer_transactions` keeps the same value
+//! until then.
 //!
 //! The topic's id and not its name: what was committed of a topic is nothing to one made anew.
 
 use super::bytes::Fields;
 use crate::error::Corruption;
-use crate::types::{LeaderEpoch, Offset, TimestampMs, TopicId};
+use crate::types::{CommitSequence, LeaderEpoch, Offset, TimestampMs, TopicId};
 use crate::write_batch::Family;
 
 const VERSION: u8 = 1;
@@ -27,6 +32,8 @@ pub struct GroupRow {
     pub leader_epoch: LeaderEpoch,
     /// When it was committed.
     pub commit_time: TimestampMs,
+    /// The commit in which it was requested; the greater one is the later request.
+    pub requested_by: CommitSequence,
     /// What the client wants to know with it.
     pub metadata: String,
 }
@@ -39,6 +46,7 @@ impl GroupRow {
         value.extend_from_slice(&self.offset.to_be_bytes());
         value.extend_from_slice(&self.leader_epoch.to_be_bytes());
         value.extend_from_slice(&self.commit_time.to_be_bytes());
+        value.extend_from_slice(&self.requested_by.0.to_be_bytes());
         value.extend_from_slice(self.metadata.as_bytes());
         value
     }
@@ -49,11 +57,18 @@ impl GroupRow {
     /// [`Corruption`] for a value that is too short, of an unknown version or with metadata that
     /// is no UTF-8.
     pub fn decode(key: &[u8], value: &[u8]) -> Result<Self, Corruption> {
-        let mut fields = Fields::new(Family::Groups, key, value, VERSION)?;
+        Self::decode_in(Family::Groups, key, value)
+    }
+
+    /// Reads a value of another family that keeps offsets.
+    pub(super) fn decode_in(family: Family, key: &[u8], value: &[u8]) -> Result<Self, Corruption> {
+        let mut fields = Fields::new(family, key, value, VERSION)?;
         let (offset, leader_epoch, commit_time) = (fields.i64()?, fields.i32()?, fields.i64()?);
+        let requested_by = CommitSequence(fields.u64()?);
         let metadata = std::str::from_utf8(fields.rest())
-            .map_err(|_| Corruption::in_store(Family::Groups.name(), key, "it is no UTF-8"))?;
-        Ok(Self { offset, leader_epoch, commit_time, metadata: metadata.to_owned() })
+            .map_err(|_| Corruption::in_store(family.name(), key, "it is no UTF-8"))?;
+        let metadata = metadata.to_owned();
+        Ok(Self { offset, leader_epoch, commit_time, requested_by, metadata })
     }
 }
 
@@ -84,12 +99,19 @@ pub fn group_key(group: &str, topic: TopicId, partition: u32) -> Vec<u8> {
 /// # Errors
 /// [`Corruption`] where the key is not as long as it says.
 pub fn decode_group_key(key: &[u8]) -> Result<(TopicId, u32), Corruption> {
+    let parts = split_group_key(key);
     let corrupt = || Corruption::in_store(Family::Groups.name(), key, "its key is malformed");
-    let (length, rest) = key.split_first_chunk::<2>().ok_or_else(corrupt)?;
-    let behind = rest.get(usize::from(u16::from_be_bytes(*length))..).ok_or_else(corrupt)?;
-    let (topic, partition) = behind.split_first_chunk::<16>().ok_or_else(corrupt)?;
-    let partition = partition.try_into().map_err(|_| corrupt())?;
-    Ok((TopicId::from_bytes(*topic), u32::from_be_bytes(partition)))
+    parts.map(|(_, topic, partition)| (topic, partition)).ok_or_else(corrupt)
+}
+
+/// The name of the group as bytes, the topic and the partition; `None` where the key is not as
+/// long as it says.
+pub(super) fn split_group_key(key: &[u8]) -> Option<(&[u8], TopicId, u32)> {
+    let (length, rest) = key.split_first_chunk::<2>()?;
+    let (group, behind) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+    let (topic, partition) = behind.split_first_chunk::<16>()?;
+    let partition = u32::from_be_bytes(partition.try_into().ok()?);
+    Some((group, TopicId::from_bytes(*topic), partition))
 }
 
 #[cfg(test)]
@@ -100,14 +122,20 @@ mod tests {
 
     #[test]
     fn a_row_is_drawn_as_it_is_written_and_read_back() {
-        let row =
-            GroupRow { offset: 5, leader_epoch: -1, commit_time: 256, metadata: "m".to_owned() };
+        let row = GroupRow {
+            offset: 5,
+            leader_epoch: -1,
+            commit_time: 256,
+            requested_by: CommitSequence(3),
+            metadata: "m".to_owned(),
+        };
         let value = row.encode();
         let expected = [
             &[1][..],
             &[0, 0, 0, 0, 0, 0, 0, 5],
             &[255, 255, 255, 255],
             &[0, 0, 0, 0, 0, 0, 1, 0],
+            &[0, 0, 0, 0, 0, 0, 0, 3],
             b"m",
         ];
         assert_eq!(value, expected.concat());

@@ -8,6 +8,7 @@ mod bytes;
 mod groups;
 mod meta;
 mod partitions;
+mod producer_transactions;
 mod producers;
 mod topics;
 
@@ -17,6 +18,11 @@ pub use groups::{GroupRow, MAX_GROUP_BYTES, decode_group_key, group_key, group_p
 pub use meta::{Identity, MetaKey, Session, decode_applied, encode_applied};
 pub use meta::{decode_counter, encode_counter};
 pub use partitions::{EpochStart, PartitionRow, decode_partition_key, partition_key};
+pub use producer_transactions::{
+    MAX_TRANSACTIONAL_ID_BYTES, PendingOffsetKey, ProducerTransactionRow, ProducerTransactionState,
+    decode_producer_transaction_key, pending_offsets_prefix, producer_transaction_key,
+    producer_transactions_range,
+};
 pub use producers::{
     AbortedRow, ProducerRow, SEQUENCE_WINDOW, SequencedBatch, decode_aborted_key,
     decode_producer_key, producer_key,

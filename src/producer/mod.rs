@@ -3,6 +3,7 @@
 mod aborted;
 mod sequences;
 mod set;
+pub mod transaction;
 
 pub use aborted::{AbortedSet, AbortedTransaction};
 pub use sequences::{NewBatch, ProducerState, SequenceCheck, SequenceError};

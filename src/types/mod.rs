@@ -13,7 +13,8 @@ pub use ids::{EngineId, ParseTopicIdError, PartitionId, TopicId};
 pub use names::{MAX_TOPIC_NAME_BYTES, TopicName, TopicNameError};
 pub use places::{AppliedCommit, CommitSequence, PayloadLocation, SegmentId};
 pub use producer::{
-    NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, ProducerEpoch, ProducerId, Sequence,
+    MAX_PRODUCER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, ProducerEpoch, ProducerId,
+    ProducerIdentity, Sequence,
 };
 pub use watermarks::{Durability, Isolation, Visibility, Watermarks};
 

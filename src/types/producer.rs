@@ -18,3 +18,26 @@ pub const NO_PRODUCER_EPOCH: ProducerEpoch = -1;
 
 /// "No sequence", as Kafka writes it.
 pub const NO_SEQUENCE: Sequence = -1;
+
+/// The greatest epoch that a producer is given. The one behind it fences: only markers have it.
+pub const MAX_PRODUCER_EPOCH: ProducerEpoch = ProducerEpoch::MAX - 1;
+
+/// A producer and its epoch: what its batches and requests carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ProducerIdentity {
+    /// Its id.
+    pub producer_id: ProducerId,
+    /// Its epoch.
+    pub producer_epoch: ProducerEpoch,
+}
+
+impl ProducerIdentity {
+    /// No producer.
+    pub const NONE: Self = Self { producer_id: NO_PRODUCER_ID, producer_epoch: NO_PRODUCER_EPOCH };
+}
+
+impl std::fmt::Display for ProducerIdentity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.producer_id, self.producer_epoch)
+    }
+}
