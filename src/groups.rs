@@ -10,40 +10,18 @@ use std::sync::Arc;
 use crate::catalog::Partition;
 use crate::commit::{Change, FramePlan, Moment, Outcome, Promise, Verdict};
 use crate::error::StorageError;
-use crate::keyspace::{GroupRow, MAX_GROUP_BYTES, decode_group_key, group_key, group_prefix};
-use crate::shared::Shared;
+use crate::keyspace::{GroupRow, decode_group_key, group_prefix};
+use crate::shared::{GroupOffset, Shared, TooLong, check_lengths, group_offset_key};
 use crate::store::Direction;
-use crate::types::{CommitSequence, Durability, LeaderEpoch, Offset};
+use crate::types::{CommitSequence, Durability};
 use crate::write_batch::Family;
-
-/// The longest metadata of an offset, as the longest string of Kafka's protocol.
-const MAX_METADATA_BYTES: usize = i16::MAX as usize;
-
-/// What a group has committed of a partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GroupOffset {
-    /// The offset that the group reads next; any value is kept.
-    pub offset: Offset,
-    /// The leader epoch of the record before it, or -1.
-    pub leader_epoch: LeaderEpoch,
-    /// What the client wants to know with it.
-    pub metadata: String,
-}
 
 /// Offsets of a group were not committed, or could not be read.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum GroupError {
-    /// The name of the group is too long.
-    GroupTooLong {
-        /// Its length.
-        length_bytes: usize,
-    },
-    /// The metadata of an offset is too long; nothing was committed.
-    MetadataTooLong {
-        /// Its length.
-        length_bytes: usize,
-    },
+    /// A name or the metadata of an offset is too long; nothing was committed.
+    TooLong(TooLong),
     /// A topic was deleted since the handle was made; nothing was committed.
     UnknownPartition {
         /// The partition.
@@ -62,11 +40,9 @@ pub fn commit_group_offsets(
     group: &str,
     offsets: Vec<(Partition, GroupOffset)>,
 ) -> Result<(), GroupError> {
-    check(group)?;
-    let longest = offsets.iter().map(|(_, offset)| offset.metadata.len()).max();
-    let Some(length_bytes) = longest else { return Ok(()) };
-    if length_bytes > MAX_METADATA_BYTES {
-        return Err(GroupError::MetadataTooLong { length_bytes });
+    check_lengths(group, &offsets).map_err(GroupError::TooLong)?;
+    if offsets.is_empty() {
+        return Ok(());
     }
     let committed = shared.commit(|told| {
         let shared = Arc::clone(shared);
@@ -84,9 +60,9 @@ pub fn group_offset(
     group: &str,
     partition: &Partition,
 ) -> Result<Option<GroupOffset>, GroupError> {
-    check(group)?;
+    check_lengths(group, &[]).map_err(GroupError::TooLong)?;
     shared.check_open()?;
-    let key = key_of(group, partition);
+    let key = group_offset_key(group, partition);
     let row = shared.pipeline.store.get(Family::Groups, &key)?;
     Ok(row.map(|row| GroupRow::decode(&key, &row)).transpose()?.map(GroupOffset::from))
 }
@@ -99,7 +75,7 @@ pub fn group_offsets(
     shared: &Shared,
     group: &str,
 ) -> Result<Vec<(Partition, GroupOffset)>, GroupError> {
-    check(group)?;
+    check_lengths(group, &[]).map_err(GroupError::TooLong)?;
     shared.check_open()?;
     let mut offsets = Vec::new();
     let mut failed = None;
@@ -134,18 +110,6 @@ fn read(
     Ok(Some((partition, GroupRow::decode(key, value)?.into())))
 }
 
-fn check(group: &str) -> Result<(), GroupError> {
-    let length_bytes = group.len();
-    if length_bytes > MAX_GROUP_BYTES {
-        return Err(GroupError::GroupTooLong { length_bytes });
-    }
-    Ok(())
-}
-
-fn key_of(group: &str, partition: &Partition) -> Vec<u8> {
-    group_key(group, partition.topic().id(), partition.index().unsigned_abs())
-}
-
 /// The commit.
 struct CommitOffsets {
     shared: Arc<Shared>,
@@ -176,14 +140,8 @@ impl Change for CommitOffsets {
             return Verdict::Refused;
         }
         for (partition, offset) in &self.offsets {
-            let row = GroupRow {
-                offset: offset.offset,
-                leader_epoch: offset.leader_epoch,
-                commit_time: moment.append_time,
-                requested_by: moment.sequence,
-                metadata: offset.metadata.clone(),
-            };
-            let key = key_of(&self.group, partition);
+            let row = offset.row(moment.append_time, moment.sequence);
+            let key = group_offset_key(&self.group, partition);
             plan.write_batch.put(Family::Groups, &key, &row.encode());
         }
         Verdict::Planned
@@ -204,12 +162,6 @@ impl Change for CommitOffsets {
     }
 }
 
-impl From<GroupRow> for GroupOffset {
-    fn from(row: GroupRow) -> Self {
-        Self { offset: row.offset, leader_epoch: row.leader_epoch, metadata: row.metadata }
-    }
-}
-
 impl From<StorageError> for GroupError {
     fn from(error: StorageError) -> Self {
         Self::Storage(error)
@@ -225,16 +177,7 @@ impl From<crate::error::Corruption> for GroupError {
 impl fmt::Display for GroupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::GroupTooLong { length_bytes } => write!(
-                f,
-                "the name of a group is too long: length_bytes={length_bytes} \
-                 limit={MAX_GROUP_BYTES}"
-            ),
-            Self::MetadataTooLong { length_bytes } => write!(
-                f,
-                "the metadata of an offset is too long: length_bytes={length_bytes} \
-                 limit={MAX_METADATA_BYTES}"
-            ),
+            Self::TooLong(_) => f.write_str("a name or an offset of the group is too long"),
             Self::UnknownPartition { partition } => {
                 write!(f, "the topic is gone: partition={partition}")
             }
@@ -246,8 +189,9 @@ impl fmt::Display for GroupError {
 impl std::error::Error for GroupError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
+            Self::TooLong(source) => Some(source),
             Self::Storage(error) => Some(error),
-            _ => None,
+            Self::UnknownPartition { .. } => None,
         }
     }
 }

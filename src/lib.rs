@@ -15,6 +15,7 @@ pub mod error;
 mod fetch;
 mod freeing;
 mod groups;
+mod handles;
 pub mod io;
 pub mod keyspace;
 mod listen;
@@ -25,6 +26,7 @@ mod offsets;
 pub mod partition;
 pub mod partitioner;
 pub mod producer;
+mod producer_transaction;
 pub mod record;
 mod recovery;
 mod relocation;
@@ -51,7 +53,8 @@ pub use describe::{LogSpace, PartitionDescription, TopicDescription};
 pub use engine::{Engine, EngineBuilder};
 pub use error::StorageError;
 pub use fetch::{FetchError, FetchOptions, Fetched};
-pub use groups::{GroupError, GroupOffset};
+pub use groups::GroupError;
+pub use handles::{IdempotentProducer, ProduceError, ProducerTransaction, TransactionalProducer};
 pub use listen::Listening;
 pub use maintenance::MaintenanceStep;
 pub use metrics::Metrics;
@@ -59,11 +62,14 @@ pub use offsets::{FoundOffset, ListOffsetError, OffsetQuery};
 pub use partition::EpochEnd;
 pub use partitioner::Partitioner;
 pub use producer::{AbortedTransaction, SequenceError};
+pub use producer_transaction::{
+    ExpireReport, InitProducer, ProducerDescription, ProducerError, ProducerTransactionDescription,
+};
 pub use record::{Codec, Header, Record, RecordBatch};
 pub use recovery::{OpenError, Recovered};
 pub use retention::{DeleteRecordsError, OffsetTarget, RetentionReport};
 pub use scan::{Scan, ScanError, ScannedRecord, Snapshot};
-pub use shared::CleanerLag;
+pub use shared::{CleanerLag, GroupOffset, ProducerIdError, TooLong, TooManyProducers};
 pub use topics::{AddPartitionsError, AlterTopicError, CreateTopicError, DeleteTopicError};
 pub use types::{
     Durability, Isolation, LeaderEpoch, Offset, TimestampMs, TopicId, TopicName, Visibility,

@@ -16,6 +16,7 @@ use crate::cleaner::clean_round;
 use crate::commit::Effects;
 use crate::error::StorageError;
 use crate::freeing::{doom, free_doomed, seemingly_dead};
+use crate::producer_transaction::{ExpireReport, expire};
 use crate::relocation;
 use crate::retention::{RetentionReport, run_retention};
 use crate::rules::Rule;
@@ -38,6 +39,8 @@ pub struct MaintenanceStep {
     pub freed_bytes: u64,
     /// Bytes of record batches that were moved out of segments that are mostly dead.
     pub relocated_bytes: u64,
+    /// What became of producers that were late or silent, if its time had come.
+    pub producers: Option<ExpireReport>,
     /// Whether there is more to be moved as soon as the rate allows it.
     pub is_relocating: bool,
     /// How long it is, in milliseconds, until more is due by the clock.
@@ -116,10 +119,12 @@ fn run_round(
 ) -> Result<(), StorageError> {
     let began = shared.clock.monotonic();
     expire_pins(shared);
-    // A full disk may refuse it, and space be freed all the same.
+    // A full disk may refuse them, and space be freed all the same.
+    let expired = expire(shared);
     let retained = run_retention(shared);
     clean(shared, driver, step)?;
     give_back(shared, step)?;
+    step.producers = Some(expired?);
     step.retention = Some(retained?);
     relocation::begin(shared)?;
     shared.pipeline.counters.maintenance_rounds.add(1);
@@ -186,8 +191,10 @@ fn tend(shared: &Arc<Shared>) -> Result<(), StorageError> {
     take_due_checkpoint(shared, &mut step)?;
     if shared.schedule.begin_round(shared.clock.monotonic()) {
         expire_pins(shared);
+        let expired = expire(shared);
         let retained = run_retention(shared);
         give_back(shared, &mut step)?;
+        expired?;
         retained?;
         relocation::begin(shared)?;
     }

@@ -67,7 +67,7 @@ fn a_name_or_metadata_one_byte_above_its_limit_is_refused() {
     let topic = partitions(&engine, "t");
     let too_long = "g".repeat(32_768);
     let refused = engine.commit_group_offsets(&too_long, vec![(topic[0].clone(), offset(1, ""))]);
-    assert!(matches!(refused, Err(GroupError::GroupTooLong { length_bytes: 32_768 })));
+    assert!(matches!(refused, Err(GroupError::TooLong(TooLong::Group { length_bytes: 32_768 }))));
     assert!(engine.group_offsets(&too_long).is_err());
     assert!(engine.group_offset(&too_long, &topic[0]).is_err());
 
@@ -75,7 +75,10 @@ fn a_name_or_metadata_one_byte_above_its_limit_is_refused() {
     engine.commit_group_offsets("g", vec![(topic[0].clone(), offset(1, &note))]).unwrap();
     let too_long = vec![(topic[0].clone(), offset(2, &(note.clone() + "m")))];
     let refused = engine.commit_group_offsets("g", too_long);
-    assert!(matches!(refused, Err(GroupError::MetadataTooLong { length_bytes: 32_768 })));
+    assert!(matches!(
+        refused,
+        Err(GroupError::TooLong(TooLong::Metadata { length_bytes: 32_768 }))
+    ));
     assert_eq!(engine.group_offset("g", &topic[0]).unwrap(), Some(offset(1, &note)));
 }
 

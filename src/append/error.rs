@@ -7,6 +7,7 @@ use crate::catalog::Partition;
 use crate::error::StorageError;
 use crate::partition::OffsetsExhausted;
 use crate::producer::SequenceError;
+use crate::producer::transaction::ProducerTransactionError;
 use crate::record::{AppendRefusal, BuildError, RefusedRecord};
 use crate::shared::TooManyProducers;
 use crate::types::ProducerId;
@@ -71,6 +72,13 @@ pub enum Refusal {
         partition: Partition,
         /// Why.
         source: SequenceError,
+    },
+    /// The append belongs to no open transaction of its producer.
+    ProducerTransaction {
+        /// The partition that is not in the transaction, where it is about one.
+        partition: Option<Partition>,
+        /// Why.
+        source: ProducerTransactionError,
     },
     /// The partitions would have to remember more producers than they may.
     TooManyProducers(TooManyProducers),
@@ -147,6 +155,14 @@ impl Refusal {
             Self::UnknownPartition { .. } => 3,
             Self::OffsetsExhausted { .. } => 56,
             Self::Sequence { source, .. } => source.code(),
+            Self::ProducerTransaction { source, .. } => match source {
+                ProducerTransactionError::InvalidProducerIdMapping { .. } => 49,
+                ProducerTransactionError::PartitionNotAdded { .. } => 48,
+                ProducerTransactionError::ConcurrentTransactions => 51,
+                ProducerTransactionError::EmptyTransactionalId
+                | ProducerTransactionError::TransactionalIdTooLong { .. } => 42,
+                _ => 47,
+            },
             Self::TooManyProducers(_) => 44,
         }
     }
@@ -158,6 +174,7 @@ impl Refusal {
             Self::UnknownPartition { partition }
             | Self::OffsetsExhausted { partition, .. }
             | Self::Sequence { partition, .. } => Some(partition),
+            Self::ProducerTransaction { partition, .. } => partition.as_ref(),
             Self::TooManyProducers(_) => None,
         }
     }
@@ -229,6 +246,9 @@ impl fmt::Display for Refusal {
             Self::Sequence { partition, .. } => {
                 write!(f, "a producer may not append its batch: partition={partition}")
             }
+            Self::ProducerTransaction { .. } => {
+                f.write_str("the append belongs to no open transaction of its producer")
+            }
             Self::TooManyProducers(_) => f.write_str("a producer cannot be remembered"),
         }
     }
@@ -240,6 +260,7 @@ impl std::error::Error for Refusal {
             Self::UnknownPartition { .. } => None,
             Self::OffsetsExhausted { source, .. } => Some(source),
             Self::Sequence { source, .. } => Some(source),
+            Self::ProducerTransaction { source, .. } => Some(source),
             Self::TooManyProducers(source) => Some(source),
         }
     }

@@ -7,9 +7,10 @@ use super::transaction::{AppendTransaction, PendingBatch};
 use crate::catalog::Partition;
 use crate::commit::FramePlan;
 use crate::keyspace::{SequencedBatch, producer_key};
+use crate::producer::transaction::{ProducerTransactionError, check_append};
 use crate::producer::{NewBatch, ProducerState, SequenceCheck};
 use crate::record::{TimestampType, ValidatedBatch};
-use crate::types::{Offset, ProducerId, TimestampMs};
+use crate::types::{Offset, PartitionId, ProducerId, ProducerIdentity, TimestampMs};
 use crate::write_batch::Family;
 
 /// What an append does to the producers of its batches.
@@ -23,6 +24,35 @@ pub(super) struct ProducerPlan {
     replaced: Vec<(usize, ProducerId, Option<ProducerState>)>,
 }
 
+/// What belongs to a producer transaction must belong to the open one of its transactional id.
+fn check_transaction(transaction: &AppendTransaction) -> Result<(), Refusal> {
+    let Some(transactional) = transaction.transactional() else { return Ok(()) };
+    let inside = transaction.batches.iter().filter(|pending| pending.batch.is_transactional());
+    let mut places: Vec<(ProducerIdentity, usize)> = Vec::new();
+    for PendingBatch { partition, batch } in inside {
+        let (producer_id, producer_epoch) =
+            (batch.header().producer_id(), batch.header().producer_epoch());
+        places.push((ProducerIdentity { producer_id, producer_epoch }, *partition));
+    }
+    let held = transaction.shared.transactions.lock();
+    let row = held.get(&transactional.id).map(|held| &held.row);
+    for same in places.chunk_by(|(one, _), (other, _)| one == other) {
+        let ids = same.iter().map(|(_, position)| transaction.partitions[*position].cell().id());
+        let ids: Vec<PartitionId> = ids.collect();
+        let checked = check_append(row, same[0].0, &ids, false, 0);
+        let _unchanged = checked.map_err(|source| {
+            let missing = match source {
+                ProducerTransactionError::PartitionNotAdded { partition } => Some(partition),
+                _ => None,
+            };
+            let mut partitions = transaction.partitions.iter();
+            let partition = partitions.find(|partition| Some(partition.cell().id()) == missing);
+            Refusal::ProducerTransaction { partition: partition.cloned(), source }
+        })?;
+    }
+    Ok(())
+}
+
 impl ProducerPlan {
     /// Looks at every batch in order, each on top of those before it; changes nothing.
     ///
@@ -32,6 +62,7 @@ impl ProducerPlan {
         transaction: &AppendTransaction,
         append_time: TimestampMs,
     ) -> Result<Self, Refusal> {
+        check_transaction(transaction)?;
         let mut plan = Self::default();
         let ends = transaction.partitions.iter();
         let mut ends: Vec<Offset> =

@@ -15,7 +15,9 @@ use crate::record::{
     AppendRules, BatchBuilder, BuildError, Codec, Record, ValidatedBatch, validate_append,
 };
 use crate::shared::Shared;
-use crate::types::{CommitSequence, Durability, NO_TIMESTAMP, Offset, TimestampMs};
+use crate::types::{
+    CommitSequence, Durability, NO_TIMESTAMP, Offset, ProducerIdentity, Sequence, TimestampMs,
+};
 
 /// Record batches for any number of partitions that will exist together or not at all.
 ///
@@ -43,6 +45,30 @@ pub(super) struct Transactional {
 pub(super) struct PendingBatch {
     pub(super) partition: usize,
     pub(super) batch: ValidatedBatch,
+}
+
+/// The producer of records that are packed into batches.
+#[derive(Debug)]
+pub struct Stamp {
+    /// Who it is.
+    pub identity: ProducerIdentity,
+    /// The sequence of its next record.
+    pub next_sequence: Sequence,
+    /// Whether the batches belong to its open producer transaction.
+    pub is_transactional: bool,
+}
+
+impl Stamp {
+    fn put_on(&self, builder: BatchBuilder) -> BatchBuilder {
+        let ProducerIdentity { producer_id, producer_epoch } = self.identity;
+        let builder = builder.producer(producer_id, producer_epoch, self.next_sequence);
+        if self.is_transactional { builder.transactional() } else { builder }
+    }
+
+    fn count(&mut self, record_count: u32) {
+        let next = self.next_sequence.wrapping_add(record_count.cast_signed());
+        self.next_sequence = next & Sequence::MAX;
+    }
 }
 
 /// A transaction that exists.
@@ -134,8 +160,27 @@ impl AppendTransaction {
         partition: &Partition,
         records: impl IntoIterator<Item = Record>,
     ) -> Result<(), AppendError> {
+        self.add_all(partition, records, None)
+    }
+
+    /// Adds records of a producer, as [`AppendTransaction::records`], and counts its sequences on.
+    pub(crate) fn records_of(
+        &mut self,
+        partition: &Partition,
+        records: impl IntoIterator<Item = Record>,
+        stamp: &mut Stamp,
+    ) -> Result<(), AppendError> {
+        self.add_all(partition, records, Some(stamp))
+    }
+
+    fn add_all(
+        &mut self,
+        partition: &Partition,
+        records: impl IntoIterator<Item = Record>,
+        stamp: Option<&mut Stamp>,
+    ) -> Result<(), AppendError> {
         let (batch_count, bytes) = (self.batches.len(), self.bytes);
-        let added = self.add_records(partition, records);
+        let added = self.add_records(partition, records, stamp);
         if added.is_err() {
             self.batches.truncate(batch_count);
             self.bytes = bytes;
@@ -148,22 +193,37 @@ impl AppendTransaction {
         &mut self,
         partition: &Partition,
         records: impl IntoIterator<Item = Record>,
+        mut stamp: Option<&mut Stamp>,
     ) -> Result<(), AppendErrorKind> {
         let now_ms = self.shared.clock.now_ms();
         let limit = partition.topic().settings().effective().max_message_bytes as usize;
-        let new_builder = || BatchBuilder::new().codec(self.codec).max_bytes(limit);
+        let codec = self.codec;
+        let new_builder = |stamp: Option<&Stamp>| {
+            let builder = BatchBuilder::new().codec(codec).max_bytes(limit);
+            match stamp {
+                Some(stamp) => stamp.put_on(builder),
+                None => builder,
+            }
+        };
         let mut finished = Vec::new();
-        let mut builder = new_builder();
+        let mut builder = new_builder(stamp.as_deref());
         for mut record in records {
             if record.timestamp == NO_TIMESTAMP {
                 record.timestamp = now_ms;
             }
             let is_full = builder.encoded_size_with(&record) > limit;
             if is_full && builder.record_count() > 0 {
-                let full = std::mem::replace(&mut builder, new_builder());
+                if let Some(stamp) = &mut stamp {
+                    stamp.count(builder.record_count());
+                }
+                let next = new_builder(stamp.as_deref());
+                let full = std::mem::replace(&mut builder, next);
                 finished.push(full.finish().map_err(AppendErrorKind::Build)?);
             }
             builder.push(&record).map_err(AppendErrorKind::Build)?;
+        }
+        if let Some(stamp) = &mut stamp {
+            stamp.count(builder.record_count());
         }
         match builder.finish() {
             Ok(last) => finished.push(last),

@@ -2,6 +2,7 @@
 
 mod builder;
 mod cleaning;
+mod producers;
 mod reading;
 mod topics;
 
@@ -24,7 +25,7 @@ use crate::checkpoint;
 use crate::commit::Effects;
 use crate::config::EngineConfig;
 use crate::error::StorageError;
-use crate::groups::{GroupError, GroupOffset, commit_group_offsets, group_offset, group_offsets};
+use crate::groups::{GroupError, commit_group_offsets, group_offset, group_offsets};
 use crate::listen::tell_all;
 use crate::maintenance::{MaintenanceStep, run_step};
 use crate::metrics::Metrics;
@@ -34,7 +35,7 @@ use crate::recovery::{Recovered, end_session};
 use crate::retention::{
     DeleteRecordsError, OffsetTarget, RetentionReport, delete_records, run_retention,
 };
-use crate::shared::Shared;
+use crate::shared::{GroupOffset, Shared};
 use crate::types::Offset;
 use crate::verify::{VerifyReport, verify};
 

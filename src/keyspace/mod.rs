@@ -20,7 +20,7 @@ pub use meta::{decode_counter, encode_counter};
 pub use partitions::{EpochStart, PartitionRow, decode_partition_key, partition_key};
 pub use producer_transactions::{
     MAX_TRANSACTIONAL_ID_BYTES, PendingOffsetKey, ProducerTransactionRow, ProducerTransactionState,
-    decode_producer_transaction_key, pending_offsets_prefix, producer_transaction_key,
+    decode_producer_transaction_key, pending_offsets_range, producer_transaction_key,
     producer_transactions_range,
 };
 pub use producers::{

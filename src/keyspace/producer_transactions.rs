@@ -284,10 +284,13 @@ impl PendingOffsetKey {
     }
 }
 
-/// The keys of all offsets that a producer's open transaction holds begin with this. The key
-/// behind them all is the prefix of the next producer id.
+/// The least key of an offset that an open transaction holds, and the first key behind them all.
 #[must_use]
-pub fn pending_offsets_prefix(producer_id: ProducerId) -> [u8; 9] {
+pub const fn pending_offsets_range() -> ([u8; 1], [u8; 1]) {
+    ([PENDING_OFFSET], [PENDING_OFFSET + 1])
+}
+
+fn pending_offsets_prefix(producer_id: ProducerId) -> [u8; 9] {
     let mut prefix = [PENDING_OFFSET; 9];
     prefix[1..].copy_from_slice(&producer_id.to_be_bytes());
     prefix

@@ -35,7 +35,7 @@ use crate::keyspace::{
 };
 use crate::log::{CommitLog, LogOptions, RecoveredLog, ReplayedFrame};
 use crate::rules::{BrokenRules, Rule};
-use crate::shared::{CutLimits, Parts, Pipeline, ProducerRegistry, Random, Shared};
+use crate::shared::{CutLimits, Parts, Pipeline, ProducerRegistry, Random, Shared, Transactions};
 use crate::store::{OpenStore, Store};
 use crate::types::{AppliedCommit, EngineId, PartitionId};
 use crate::write_batch::{Family, WriteBatch};
@@ -97,6 +97,7 @@ pub fn open(options: &OpenOptions) -> Result<(Arc<Shared>, Recovered), OpenError
     let next_partition_id = read_next_partition_id(&*store)?;
     let producers =
         ProducerRegistry::new(catalog.producer_count(), read_next_producer_id(&*store)?);
+    let transactions = Transactions::load(&*store, &catalog)?;
     let recovered = Recovered { closed_cleanly: before.closed_cleanly, ..recovered };
     let is_new_epoch =
         !before.closed_cleanly && !recovered.is_new && !options.broken.breaks(Rule::D2EpochRises);
@@ -113,6 +114,7 @@ pub fn open(options: &OpenOptions) -> Result<(Arc<Shared>, Recovered), OpenError
         session,
         next_partition_id,
         producers,
+        transactions,
         // Each open has ids of its own, also where all opens are given the same seed.
         // The seed is mixed first, so that one that counts opens too does not cancel the count.
         seed: Random::new(options.seed).next_u64().wrapping_add(session.open_count),

@@ -4,6 +4,7 @@ mod aborted;
 mod batches;
 mod cleaning;
 mod contents;
+mod group_offsets;
 mod oldest;
 mod pins;
 mod pipeline;
@@ -14,11 +15,13 @@ mod schedule;
 mod space;
 mod span;
 mod touched;
+mod transactions;
 
 pub use aborted::aborted_transactions;
 pub use batches::{Located, locate, read_batch, read_batches, read_batches_into, visit};
 pub use cleaning::{CleanerLag, Cleaning};
 pub use contents::{count_live, live_in, named_among};
+pub use group_offsets::{GroupOffset, TooLong, check_lengths, group_offset_key, staged_place};
 pub use oldest::{Oldest, OldestBatches};
 pub use pins::{Pin, Pins};
 pub use pipeline::{CutLimits, FLUSH_POLL, Pipeline};
@@ -28,6 +31,7 @@ pub use producers::{ProducerIdError, ProducerRegistry, TooManyProducers};
 pub use schedule::{Rate, Schedule};
 pub use space::{Live, Move};
 pub use span::Span;
+pub use transactions::{HeldId, StagedPlace, Transactions};
 
 use std::fmt;
 use std::sync::Arc;
@@ -65,6 +69,8 @@ pub struct Shared {
     pub next_partition_id: Mutex<PartitionId>,
     /// The producers of the whole engine.
     pub producers: ProducerRegistry,
+    /// The transactional ids.
+    pub transactions: Transactions,
     /// What is known about cleaning while the engine is open.
     pub cleaning: Cleaning,
     /// Random bits for topic ids, seeded once.
@@ -125,6 +131,8 @@ pub struct Parts {
     pub next_partition_id: PartitionId,
     /// The producers of the whole engine.
     pub producers: ProducerRegistry,
+    /// The transactional ids.
+    pub transactions: Transactions,
     /// The seed of random ids.
     pub seed: u64,
     /// The directories' locks.
@@ -155,6 +163,7 @@ impl Shared {
             session: parts.session,
             next_partition_id: Mutex::new(parts.next_partition_id),
             producers: parts.producers,
+            transactions: parts.transactions,
             cleaning: Cleaning::default(),
             random: Mutex::new(Random::new(parts.seed)),
             pins: Arc::default(),

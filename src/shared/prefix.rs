@@ -98,7 +98,7 @@ impl Prefix {
         if self.moves() {
             let begin = batch_key(partition, self.expected.log_start);
             let end = batch_key(partition, self.new_start);
-            // What is aborted is told of readers that come to the marker: none comes below the start.
+            // A reader is told what is aborted where it comes to the marker: none below the start.
             for family in [Family::Batches, Family::Index, Family::Aborted] {
                 self.spans.push(Span::look_up(store, family, &begin, &end)?);
             }

@@ -54,7 +54,8 @@ pub enum ProducerIdError {
 }
 
 impl ProducerRegistry {
-    /// What an engine begins with that remembers this many, and has reserved the ids below `next_id`.
+    /// What an engine begins with that remembers this many, and has reserved the ids below
+    /// `next_id`.
     #[must_use]
     pub fn new(known: u64, next_id: u64) -> Self {
         let ids = Ids { next: next_id, reserved_end: next_id, unused: Vec::new() };

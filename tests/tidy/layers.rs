@@ -43,6 +43,7 @@ const LAYERS: &[(&str, u8, u8)] = &[
     ("verify", 7, 0),
     ("backup", 7, 0),
     ("maintenance", 8, 0),
+    ("handles", 8, 0),
     ("engine", 9, 0),
 ];
 

@@ -114,7 +114,7 @@ fn all(context: &Context, session: &Session, group: &str) -> Result<Committed, F
 /// What a client is told of offsets that could not be kept or read.
 pub(super) fn unavailable(error: GroupError) -> Fault {
     let code = match error {
-        GroupError::GroupTooLong { .. } => ResponseError::InvalidGroupId,
+        GroupError::TooLong(_) => ResponseError::InvalidGroupId,
         _ => ResponseError::CoordinatorNotAvailable,
     };
     Fault::new(code, sentence(&error))

@@ -1,0 +1,108 @@
+//! What a consumer group commits of a partition: the value that callers give and get, and its limits.
+
+use std::fmt;
+
+use super::transactions::StagedPlace;
+use crate::catalog::Partition;
+use crate::keyspace::{GroupRow, MAX_GROUP_BYTES, group_key};
+use crate::types::{CommitSequence, LeaderEpoch, Offset, TimestampMs};
+
+/// The longest metadata of an offset, as the longest string of Kafka's protocol.
+pub const MAX_METADATA_BYTES: usize = i16::MAX as usize;
+
+/// What a group has committed of a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupOffset {
+    /// The offset that the group reads next; any value is kept.
+    pub offset: Offset,
+    /// The leader epoch of the record before it, or -1.
+    pub leader_epoch: LeaderEpoch,
+    /// What the client wants to know with it.
+    pub metadata: String,
+}
+
+/// The name of a group or the metadata of an offset is too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TooLong {
+    /// The name of the group.
+    Group {
+        /// Its length.
+        length_bytes: usize,
+    },
+    /// The metadata of an offset.
+    Metadata {
+        /// Its length.
+        length_bytes: usize,
+    },
+}
+
+impl GroupOffset {
+    /// The row of an offset that is requested in this commit.
+    #[must_use]
+    pub fn row(&self, commit_time: TimestampMs, requested_by: CommitSequence) -> GroupRow {
+        GroupRow {
+            offset: self.offset,
+            leader_epoch: self.leader_epoch,
+            commit_time,
+            requested_by,
+            metadata: self.metadata.clone(),
+        }
+    }
+}
+
+impl From<GroupRow> for GroupOffset {
+    fn from(row: GroupRow) -> Self {
+        Self { offset: row.offset, leader_epoch: row.leader_epoch, metadata: row.metadata }
+    }
+}
+
+/// Checks the lengths of a group's name and of what it commits.
+///
+/// # Errors
+/// [`TooLong`], for the first that is.
+pub fn check_lengths(group: &str, offsets: &[(Partition, GroupOffset)]) -> Result<(), TooLong> {
+    let length_bytes = group.len();
+    if length_bytes > MAX_GROUP_BYTES {
+        return Err(TooLong::Group { length_bytes });
+    }
+    let longest = offsets.iter().map(|(_, offset)| offset.metadata.len()).max().unwrap_or(0);
+    if longest > MAX_METADATA_BYTES {
+        return Err(TooLong::Metadata { length_bytes: longest });
+    }
+    Ok(())
+}
+
+/// The key of a group and a partition. REQUIRES: the group's length was checked.
+#[must_use]
+pub fn group_offset_key(group: &str, partition: &Partition) -> Vec<u8> {
+    group_key(group, partition.topic().id(), partition.index().unsigned_abs())
+}
+
+/// Where an open transaction holds an offset of a group.
+#[must_use]
+pub fn staged_place(group: &str, partition: &Partition) -> StagedPlace {
+    StagedPlace {
+        group: group.to_owned(),
+        topic: partition.topic().id(),
+        partition: partition.index().unsigned_abs(),
+    }
+}
+
+impl fmt::Display for TooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Group { length_bytes } => write!(
+                f,
+                "the name of a group is too long: length_bytes={length_bytes} \
+                 limit={MAX_GROUP_BYTES}"
+            ),
+            Self::Metadata { length_bytes } => write!(
+                f,
+                "the metadata of an offset is too long: length_bytes={length_bytes} \
+                 limit={MAX_METADATA_BYTES}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for TooLong {}
