@@ -3,7 +3,7 @@
 mod common;
 
 use common::TestEngine;
-use tidelog::{Engine, GroupError, GroupOffset, Partition, TopicConfig};
+use tidelog::{Engine, GroupError, GroupOffset, Partition, TooLong, TopicConfig};
 
 fn offset(offset: i64, metadata: &str) -> GroupOffset {
     GroupOffset { offset, leader_epoch: 3, metadata: metadata.to_owned() }
