@@ -6,8 +6,7 @@ mod common;
 use bytes::Bytes;
 use common::{TestEngine, append_to_all, batch_of, one_partition, records_of, values_of};
 use tidelog::io::simulated::PowerLoss;
-use tidelog::record::BatchBuilder;
-use tidelog::{AppendErrorKind, Durability, Engine, Record, TopicConfig, Visibility};
+use tidelog::{Durability, Engine, Record, TopicConfig, Visibility};
 
 fn read_all(engine: &Engine) -> Vec<Vec<String>> {
     let topic = engine.topic("t").unwrap();
@@ -221,19 +220,6 @@ fn records_that_cannot_be_taken_leave_no_partition_behind_in_the_transaction() {
     let committed = append.commit(Durability::Buffered).unwrap();
     assert_eq!(committed.batches.len(), 20);
     assert!(read_all(&engine).iter().all(|values| *values == ["v"]));
-}
-
-#[test]
-fn a_batch_with_a_producer_id_is_refused_until_producer_state_is_kept() {
-    let test = TestEngine::new();
-    let engine = test.open();
-    let partition = one_partition(&engine, "t", &[]);
-    let mut builder = BatchBuilder::new().producer(5, 0, 0);
-    builder.push(&Record::keyless("v")).unwrap();
-    let mut append = engine.append_transaction();
-    let refused = append.batch(&partition, builder.finish().unwrap()).unwrap_err();
-    assert!(matches!(refused.kind, AppendErrorKind::ProducerId { producer_id: 5 }), "{refused}");
-    assert!(append.is_empty());
 }
 
 // DEC-19: base offset and leader epoch lie outside of the checksum
