@@ -3,6 +3,10 @@
 //! A commit is buffered, like all commits of groups. What was committed of a topic goes with the
 //! topic.
 
+mod removal;
+
+pub use removal::{Which, groups, remove_group_offsets};
+
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;

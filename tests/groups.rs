@@ -1,9 +1,10 @@
-//! Offsets of consumer groups: kept over a killed process, replaced by later ones, gone with their topic.
+//! Offsets of consumer groups: kept over a killed process, replaced by later ones, gone with their
+//! topic, or when they are taken away.
 
 mod common;
 
 use common::TestEngine;
-use tidelog::{Engine, GroupError, GroupOffset, Partition, TooLong, TopicConfig};
+use tidelog::{Clock, Engine, GroupError, GroupOffset, Partition, TooLong, TopicConfig};
 
 fn offset(offset: i64, metadata: &str) -> GroupOffset {
     GroupOffset { offset, leader_epoch: 3, metadata: metadata.to_owned() }
@@ -109,4 +110,68 @@ fn one_topic_that_is_gone_refuses_the_whole_commit() {
     let offsets = vec![(there[0].clone(), offset(5, "")), (gone[0].clone(), offset(6, ""))];
     assert!(engine.commit_group_offsets("g", offsets).is_err());
     assert!(engine.group_offsets("g").unwrap().is_empty());
+}
+
+#[test]
+fn the_groups_with_offsets_are_listed_once_each() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    assert!(engine.groups().unwrap().is_empty());
+    let topic = partitions(&engine, "t");
+    let longest = "g".repeat(32_767);
+    let mut names = vec!["", "g", "gg", "g\u{ff}", "\u{10ffff}", &longest];
+    for group in &names {
+        let both = topic.iter().map(|partition| (partition.clone(), offset(1, ""))).collect();
+        engine.commit_group_offsets(group, both).unwrap();
+    }
+    let mut listed = engine.groups().unwrap();
+    listed.sort();
+    names.sort_unstable();
+    assert_eq!(listed, names);
+    assert_eq!(engine.remove_group("g").unwrap(), 2);
+    assert_eq!(engine.groups().unwrap().len(), names.len() - 1);
+}
+
+#[test]
+fn what_is_taken_away_stays_away_after_a_kill_and_nothing_else_goes() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let topic = partitions(&engine, "t");
+    for group in ["f", "g", "gg"] {
+        let both = topic.iter().map(|partition| (partition.clone(), offset(1, ""))).collect();
+        engine.commit_group_offsets(group, both).unwrap();
+    }
+    assert_eq!(engine.remove_group_offsets("g", vec![topic[0].clone()]).unwrap(), 1);
+    assert_eq!(engine.remove_group_offsets("g", vec![topic[0].clone()]).unwrap(), 0);
+    assert_eq!(engine.remove_group_offsets("none", vec![topic[0].clone()]).unwrap(), 0);
+    assert_eq!(engine.remove_group("f").unwrap(), 2);
+    assert_eq!(engine.remove_group("f").unwrap(), 0);
+    assert!(engine.remove_group(&"g".repeat(32_768)).is_err());
+    drop(engine);
+    test.kill();
+    let engine = test.open();
+    let topic = engine.topic("t").unwrap().partitions();
+    assert!(engine.group_offsets("f").unwrap().is_empty());
+    assert_eq!(engine.group_offset("g", &topic[0]).unwrap(), None);
+    assert_eq!(engine.group_offset("g", &topic[1]).unwrap(), Some(offset(1, "")));
+    assert_eq!(engine.group_offsets("gg").unwrap().len(), 2);
+    assert!(engine.verify().unwrap().is_content());
+}
+
+#[test]
+fn offsets_expire_at_their_time_of_commit_but_for_those_of_the_topics_named() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let (t, u) = (partitions(&engine, "t"), partitions(&engine, "u"));
+    let first = test.clock.now_ms();
+    let both = vec![(t[0].clone(), offset(1, "")), (u[0].clone(), offset(1, ""))];
+    engine.commit_group_offsets("g", both).unwrap();
+    test.clock.advance_ms(1);
+    engine.commit_group_offsets("g", vec![(t[1].clone(), offset(1, ""))]).unwrap();
+    assert_eq!(engine.expire_group_offsets("g", first - 1, Vec::new()).unwrap(), 0);
+    assert_eq!(engine.expire_group_offsets("g", first, vec![u[0].topic().id()]).unwrap(), 1);
+    assert_eq!(engine.group_offset("g", &t[0]).unwrap(), None);
+    assert_eq!(engine.group_offsets("g").unwrap().len(), 2);
+    assert_eq!(engine.expire_group_offsets("g", first + 1, Vec::new()).unwrap(), 2);
+    assert!(engine.groups().unwrap().is_empty());
 }

@@ -25,7 +25,10 @@ use crate::checkpoint;
 use crate::commit::Effects;
 use crate::config::EngineConfig;
 use crate::error::StorageError;
-use crate::groups::{GroupError, commit_group_offsets, group_offset, group_offsets};
+use crate::groups::{
+    GroupError, Which, commit_group_offsets, group_offset, group_offsets, groups,
+    remove_group_offsets,
+};
 use crate::listen::tell_all;
 use crate::maintenance::{MaintenanceStep, run_step};
 use crate::metrics::Metrics;
@@ -36,7 +39,7 @@ use crate::retention::{
     DeleteRecordsError, OffsetTarget, RetentionReport, delete_records, run_retention,
 };
 use crate::shared::{GroupOffset, Shared};
-use crate::types::Offset;
+use crate::types::{Offset, TimestampMs, TopicId};
 use crate::verify::{VerifyReport, verify};
 
 /// An open engine. Cheap to clone; all clones are the same engine.
@@ -216,6 +219,48 @@ impl Engine {
     /// As [`Engine::group_offset`].
     pub fn group_offsets(&self, group: &str) -> Result<Vec<(Partition, GroupOffset)>, GroupError> {
         group_offsets(self.shared(), group)
+    }
+
+    /// The consumer groups that have committed something, in no order that means anything.
+    ///
+    /// # Errors
+    /// [`GroupError`]: the storage.
+    pub fn groups(&self) -> Result<Vec<String>, GroupError> {
+        groups(self.shared())
+    }
+
+    /// Forgets what a consumer group has committed of these partitions; tells of how many.
+    ///
+    /// # Errors
+    /// As [`Engine::group_offset`].
+    pub fn remove_group_offsets(
+        &self,
+        group: &str,
+        partitions: Vec<Partition>,
+    ) -> Result<usize, GroupError> {
+        remove_group_offsets(self.shared(), group, Which::Of(partitions))
+    }
+
+    /// Forgets all that a consumer group has committed; tells of how many partitions.
+    ///
+    /// # Errors
+    /// As [`Engine::group_offset`].
+    pub fn remove_group(&self, group: &str) -> Result<usize, GroupError> {
+        remove_group_offsets(self.shared(), group, Which::All)
+    }
+
+    /// Forgets what a consumer group has committed at this time of day or before, but for the
+    /// partitions of some topics; tells of how many.
+    ///
+    /// # Errors
+    /// As [`Engine::group_offset`].
+    pub fn expire_group_offsets(
+        &self,
+        group: &str,
+        committed_until: TimestampMs,
+        except: Vec<TopicId>,
+    ) -> Result<usize, GroupError> {
+        remove_group_offsets(self.shared(), group, Which::CommittedUntil(committed_until, except))
     }
 
     /// Makes everything that was committed so far survive power loss.

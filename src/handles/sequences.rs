@@ -44,6 +44,7 @@ impl Sequences {
         if let Some(id) = transactional_id {
             append.transactional_id(id, true);
         }
+        #[expect(clippy::mutable_key_type, reason = "a partition is hashed by its number alone")]
         let mut used: HashMap<&Partition, Sequence> = HashMap::new();
         for (partition, records) in records {
             let next = used.entry(partition).or_insert_with(|| self.next(partition));

@@ -114,6 +114,17 @@ pub(super) fn split_group_key(key: &[u8]) -> Option<(&[u8], TopicId, u32)> {
     Some((group, TopicId::from_bytes(*topic), partition))
 }
 
+/// The group that a key begins with.
+///
+/// # Errors
+/// [`Corruption`] where the key is not as long as it says, or the name is no UTF-8.
+pub fn group_of_key(key: &[u8]) -> Result<&str, Corruption> {
+    decode_group_key(key)?;
+    let name = &key[2..key.len() - 20];
+    std::str::from_utf8(name)
+        .map_err(|_| Corruption::in_store(Family::Groups.name(), key, "its group is no UTF-8"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,6 +164,8 @@ mod tests {
         let expected = [&[0, 2][..], b"ab", &[7; 16], &[0, 0, 0, 3]].concat();
         assert_eq!(key, expected);
         assert_eq!(decode_group_key(&key), Ok((ID, 3)));
+        assert_eq!(group_of_key(&key), Ok("ab"));
+        assert!(group_of_key(&[&[0, 1, 0xff][..], &[0; 20]].concat()).is_err());
         assert!(key.starts_with(&group_prefix("ab")));
         for other in ["", "a", "abc", "b"] {
             assert!(!group_key(other, ID, 3).starts_with(&group_prefix("ab")), "{other}");

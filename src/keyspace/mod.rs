@@ -14,7 +14,9 @@ mod topics;
 
 pub use batches::{BatchEntry, IndexEntry, batch_key, batch_key_offset, decode_batch_key};
 pub use bytes::partition_range;
-pub use groups::{GroupRow, MAX_GROUP_BYTES, decode_group_key, group_key, group_prefix};
+pub use groups::{
+    GroupRow, MAX_GROUP_BYTES, decode_group_key, group_key, group_of_key, group_prefix,
+};
 pub use meta::{Identity, MetaKey, Session, decode_applied, encode_applied};
 pub use meta::{decode_counter, encode_counter};
 pub use partitions::{EpochStart, PartitionRow, decode_partition_key, partition_key};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::ending::{PlannedEnding, pending_key};
+use super::ending::PlannedEnding;
 use super::error::ProducerError;
 use crate::catalog::Partition;
 use crate::commit::{Change, FramePlan, Moment, Outcome, Promise, Verdict};
@@ -29,9 +29,15 @@ pub(super) type Decide = Box<
 /// What was decided.
 pub(super) enum Decision {
     /// A step of its state machine.
-    Step(Step),
+    Step(Box<Step>),
     /// It is forgotten.
     Forget,
+}
+
+impl Decision {
+    pub(super) fn of(step: Step) -> Self {
+        Self::Step(Box::new(step))
+    }
 }
 
 /// A request.
@@ -104,7 +110,7 @@ impl TransactionChange {
         let row = held.as_ref().map(|held| &held.row);
         let decision = (self.request.decide)(row, moment.append_time, &mut fresh)?;
         let step = match decision {
-            Decision::Step(step) => step,
+            Decision::Step(step) => *step,
             Decision::Forget => return Ok(Some(self.plan_forget(plan))),
         };
         let gone = self.gone();
@@ -159,7 +165,7 @@ impl TransactionChange {
         for (partition, offset) in offsets {
             let place = staged_place(group, partition);
             let row = offset.row(moment.append_time, moment.sequence);
-            let key = pending_key(next.row.current.producer_id, &place);
+            let key = place.key(next.row.current.producer_id);
             plan.write_batch.put(Family::ProducerTransactions, &key, &row.encode());
             next.staged.insert(place, row);
         }

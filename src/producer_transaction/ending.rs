@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::catalog::{Partition, PartitionCell};
 use crate::commit::FramePlan;
 use crate::error::StorageError;
-use crate::keyspace::{AbortedRow, GroupRow, PendingOffsetKey, batch_key, group_key, producer_key};
+use crate::keyspace::{AbortedRow, GroupRow, batch_key, group_key, producer_key};
 use crate::log::Payload;
 use crate::producer::ProducerState;
 use crate::producer::transaction::Ending;
@@ -160,7 +160,7 @@ fn plan_offsets(
         plan.write_batch.put(Family::Groups, &key, &row);
     }
     for place in held.staged.keys() {
-        let key = pending_key(ending.producer_id, place);
+        let key = place.key(ending.producer_id);
         plan.write_batch.delete(Family::ProducerTransactions, &key);
     }
     Ok(())
@@ -170,10 +170,4 @@ fn exists(shared: &Shared, place: &StagedPlace) -> bool {
     let topic = shared.catalog.topic_by_id(place.topic);
     let index = i32::try_from(place.partition);
     topic.zip(index.ok()).is_some_and(|(topic, index)| topic.partition(index).is_ok())
-}
-
-/// The key under which an open transaction holds an offset.
-pub(super) fn pending_key(producer_id: ProducerId, place: &StagedPlace) -> Vec<u8> {
-    let StagedPlace { group, topic, partition } = place.clone();
-    PendingOffsetKey { producer_id, group, topic, partition }.encode()
 }

@@ -68,7 +68,7 @@ fn abort_late(shared: &Arc<Shared>, id: String) -> Result<bool, StorageError> {
         id,
         decide: Box::new(|row, now, fresh| {
             let step = row.and_then(|row| time_out(row, now, fresh));
-            step.map(Decision::Step).ok_or(NOT_ANY_MORE)
+            step.map(Decision::of).ok_or(NOT_ANY_MORE)
         }),
         partitions: Vec::new(),
         staged: None,

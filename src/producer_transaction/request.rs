@@ -54,7 +54,7 @@ pub fn init_producer(
         Request {
             id: id.to_owned(),
             decide: Box::new(move |row, now, fresh| {
-                transaction::init(row, &request, now, fresh).map(Decision::Step)
+                transaction::init(row, &request, now, fresh).map(Decision::of)
             }),
             partitions: Vec::new(),
             staged: None,
@@ -79,7 +79,7 @@ pub fn add_partitions(
     let request = Request {
         id: id.to_owned(),
         decide: Box::new(move |row, now, _| {
-            transaction::add_partitions(row, producer, &ids, now).map(Decision::Step)
+            transaction::add_partitions(row, producer, &ids, now).map(Decision::of)
         }),
         partitions: partitions.to_vec(),
         staged: None,
@@ -114,7 +114,7 @@ pub fn add_partitions_of_append(
     let request = Request {
         id: id.to_owned(),
         decide: Box::new(move |row, now, _| {
-            transaction::check_append(row, producer, &ids, true, now).map(Decision::Step)
+            transaction::check_append(row, producer, &ids, true, now).map(Decision::of)
         }),
         partitions: partitions.to_vec(),
         staged: None,
@@ -139,7 +139,7 @@ pub fn add_group(
     let request = Request {
         id: id.to_owned(),
         decide: Box::new(move |row, now, _| {
-            transaction::add_group(row, producer, &group, now).map(Decision::Step)
+            transaction::add_group(row, producer, &group, now).map(Decision::of)
         }),
         partitions: Vec::new(),
         staged: None,
@@ -167,8 +167,7 @@ pub fn stage_offsets(
     let request = Request {
         id: id.to_owned(),
         decide: Box::new(move |row, now, _| {
-            transaction::stage_offsets(row, producer, &named, may_add_group, now)
-                .map(Decision::Step)
+            transaction::stage_offsets(row, producer, &named, may_add_group, now).map(Decision::of)
         }),
         partitions: Vec::new(),
         staged: Some((group.to_owned(), offsets)),
@@ -195,7 +194,7 @@ pub fn end_transaction(
         Request {
             id: id.to_owned(),
             decide: Box::new(move |row, now, fresh| {
-                transaction::end(row, producer, kind, protocol, now, fresh).map(Decision::Step)
+                transaction::end(row, producer, kind, protocol, now, fresh).map(Decision::of)
             }),
             partitions: Vec::new(),
             staged: None,
@@ -208,5 +207,5 @@ pub fn end_transaction(
 #[must_use]
 pub fn is_staged(shared: &Shared, group: &str, partition: &Partition) -> bool {
     let place = staged_place(group, partition);
-    shared.transactions.lock().staging().any(|(_, held)| held.staged.contains_key(&place))
+    shared.transactions.lock().holds(&place)
 }

@@ -29,6 +29,15 @@ pub struct StagedPlace {
     pub partition: u32,
 }
 
+impl StagedPlace {
+    /// The key under which the open transaction of a producer holds the offset.
+    #[must_use]
+    pub fn key(&self, producer_id: ProducerId) -> Vec<u8> {
+        let Self { group, topic, partition } = self.clone();
+        PendingOffsetKey { producer_id, group, topic, partition }.encode()
+    }
+}
+
 /// A transactional id.
 #[derive(Debug, Clone)]
 pub struct HeldId {
@@ -70,14 +79,14 @@ impl Transactions {
     pub fn load(store: &dyn Read, catalog: &Catalog) -> Result<Self, StorageError> {
         let mut rows: Vec<(String, ProducerTransactionRow)> = Vec::new();
         let (begin, end) = producer_transactions_range();
-        each(store, &begin, &end, &mut |key, value| {
+        each(store, &begin, &end, |key, value| {
             let row = ProducerTransactionRow::decode(key, value)?;
             rows.push((decode_producer_transaction_key(key)?.to_owned(), row));
             Ok(())
         })?;
         let mut staged: HashMap<ProducerId, BTreeMap<StagedPlace, GroupRow>> = HashMap::new();
         let (begin, end) = pending_offsets_range();
-        each(store, &begin, &end, &mut |key, value| {
+        each(store, &begin, &end, |key, value| {
             let PendingOffsetKey { producer_id, group, topic, partition } =
                 PendingOffsetKey::decode(key)?;
             let place = StagedPlace { group, topic, partition };
@@ -150,6 +159,12 @@ impl TransactionIds {
         self.staging.iter().filter_map(|id| self.ids.get_key_value(id))
     }
 
+    /// Whether an open transaction holds an offset here.
+    #[must_use]
+    pub fn holds(&self, place: &StagedPlace) -> bool {
+        self.staging().any(|(_, held)| held.staged.contains_key(place))
+    }
+
     /// Drops offsets that open transactions hold.
     pub fn unstage(&mut self, places: &[(String, StagedPlace)]) {
         for (id, place) in places {
@@ -167,7 +182,7 @@ fn each(
     store: &dyn Read,
     begin: &[u8],
     end: &[u8],
-    visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), Corruption>,
+    mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), Corruption>,
 ) -> Result<(), StorageError> {
     let mut failed = None;
     let family = Family::ProducerTransactions;

@@ -1,6 +1,8 @@
 //! What the tests share: an engine on simulated files and the memory store, that can be opened again.
 #![allow(dead_code, reason = "each test file uses its part of this")]
 
+pub mod transactions;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
