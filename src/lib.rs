@@ -64,6 +64,7 @@ pub use partitioner::Partitioner;
 pub use producer::{AbortedTransaction, SequenceError};
 pub use producer_transaction::{
     ExpireReport, InitProducer, ProducerDescription, ProducerError, ProducerTransactionDescription,
+    StagedOffset,
 };
 pub use record::{Codec, Header, Record, RecordBatch};
 pub use recovery::{OpenError, Recovered};

@@ -1,5 +1,6 @@
 //! Scans: the records of a topic as they were at one instant over all partitions.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeBounds;
 use std::ops::{Bound, ControlFlow};
@@ -7,23 +8,24 @@ use std::sync::Arc;
 
 use crate::catalog::Topic;
 use crate::error::{Corruption, Place, StorageError};
-use crate::keyspace::{PartitionRow, partition_key};
-use crate::partition::PartitionState;
+use crate::keyspace::{
+    PartitionRow, ProducerRow, decode_producer_key, partition_key, partition_range,
+};
 use crate::producer::AbortedSet;
 use crate::record::{Attributes, Record, RecordBatch};
 use crate::shared::{
     Located, Shared, Snapshot as Pinned, aborted_transactions, locate, read_batch,
 };
-use crate::store::Read;
-use crate::types::{Offset, PartitionId, TimestampMs};
+use crate::store::{Direction, Read};
+use crate::types::{Offset, PartitionId, ProducerId, TimestampMs};
 use crate::write_batch::Family;
 
 /// Index entries that a scan reads at a time.
 const LOOK_AHEAD_BYTES: u64 = 1 << 20;
 
-/// All partitions of all topics, at one instant: an append transaction is in it whole or not at
-/// all. It costs nothing to take, and holds what it shows from being freed while it lives, for
-/// `max_snapshot_age_ms` at most.
+/// All partitions of all topics, at one instant: an append transaction and a producer transaction
+/// are in it whole or not at all, whatever other transactions are open. It costs nothing to take,
+/// and holds what it shows from being freed while it lives, for `max_snapshot_age_ms` at most.
 #[derive(Clone)]
 pub struct Snapshot {
     shared: Arc<Shared>,
@@ -144,6 +146,8 @@ struct Current {
     located: Vec<Located>,
     /// What of them was aborted.
     aborted: AbortedSet,
+    /// Where the transaction of each producer that has one open begins.
+    open: BTreeMap<ProducerId, Offset>,
     append_time: TimestampMs,
     /// Records that were decoded, the next one last.
     records: Vec<Record>,
@@ -227,15 +231,19 @@ impl Scan {
         }
         let row = PartitionRow::decode(&key, &row).map_err(StorageError::from);
         let row = row.map_err(ScanError::Storage)?;
-        let last_stable = PartitionState::new(row.clone()).watermarks().last_stable;
+        let open = match row.first_unstable {
+            Some(_) => open_transactions(self.snapshot.index.store(), id),
+            None => Ok(BTreeMap::new()),
+        };
         Ok(Some(Current {
             partition,
             id,
             start: row.log_start,
             next_offset: row.log_start.max(self.offsets.least),
-            bound: last_stable.min(self.offsets.greatest.saturating_add(1)),
+            bound: row.log_end.min(self.offsets.greatest.saturating_add(1)),
             located: Vec::new(),
             aborted: AbortedSet::default(),
+            open: open.map_err(ScanError::Storage)?,
             append_time: 0,
             records: Vec::new(),
         }))
@@ -281,9 +289,11 @@ impl Scan {
         let batch = RecordBatch::parse(bytes).map_err(corrupt)?;
         batch.verify_crc().map_err(corrupt)?;
         let header = batch.header();
-        let is_aborted = header.is_transactional()
-            && current.aborted.holds(header.producer_id(), located.entry.base_offset);
-        if header.is_control() || is_aborted {
+        let (producer_id, base_offset) = (header.producer_id(), located.entry.base_offset);
+        let is_open = current.open.get(&producer_id).is_some_and(|first| *first <= base_offset);
+        let is_left_out = header.is_transactional()
+            && (is_open || current.aborted.holds(producer_id, base_offset));
+        if header.is_control() || is_left_out {
             return Ok(Vec::new());
         }
         let records: Result<Vec<_>, _> = batch.records().collect();
@@ -296,6 +306,26 @@ impl Scan {
             && (current.start..current.bound).contains(&offset)
             && self.timestamps.holds(record.timestamp)
     }
+}
+
+/// Where the open transaction of each producer begins in a partition.
+fn open_transactions(
+    store: &dyn Read,
+    partition: PartitionId,
+) -> Result<BTreeMap<ProducerId, Offset>, StorageError> {
+    let (begin, end) = partition_range(partition);
+    let mut open = BTreeMap::new();
+    let mut failed = None;
+    store.scan(Family::Producers, &begin, &end, Direction::Forward, &mut |key, value| {
+        let row =
+            decode_producer_key(key).and_then(|(_, id)| Ok((id, ProducerRow::decode(key, value)?)));
+        match row {
+            Ok((id, row)) => open.extend(row.open_first_offset.map(|first| (id, first))),
+            Err(corruption) => failed = Some(corruption),
+        }
+        if failed.is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    failed.map_or(Ok(open), |corruption| Err(corruption.into()))
 }
 
 /// What was aborted of the batches that were located, of which the first comes first.

@@ -7,6 +7,7 @@ use common::{TestEngine, assert_verified, one_partition};
 use tidelog::io::simulated::PowerLoss;
 use tidelog::producer::transaction::{EndProtocol, ProducerTransactionError};
 use tidelog::record::MarkerKind;
+use tidelog::rules::{BrokenRules, Rule};
 use tidelog::{Durability, InitProducer, ProduceError, Record};
 
 const DAY_MS: u64 = 86_400_000;
@@ -82,6 +83,20 @@ fn no_producer_id_is_given_twice_also_across_power_loss() {
     for _ in 0..2500 {
         assert!(given.insert(engine.new_producer_id().unwrap()));
     }
+}
+
+#[test]
+fn d1_a_block_of_ids_that_is_not_synced_is_given_out_twice() {
+    let test = TestEngine::new();
+    let broken = BrokenRules::only(Rule::D1ProducerIdsSynced);
+    let draw = || {
+        let engine = test.builder().broken(broken).open().unwrap();
+        let id = engine.new_producer_id().unwrap();
+        drop(engine);
+        test.lose_power(PowerLoss::Nothing);
+        id
+    };
+    assert_eq!(draw(), draw());
 }
 
 // IDP-08, IDP-11, IDP-12

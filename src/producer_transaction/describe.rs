@@ -2,7 +2,7 @@
 
 use crate::catalog::Partition;
 use crate::keyspace::ProducerTransactionState;
-use crate::shared::{HeldId, Shared};
+use crate::shared::{GroupOffset, HeldId, Shared};
 use crate::types::{Offset, ProducerEpoch, ProducerId, ProducerIdentity, Sequence, TimestampMs};
 
 /// A producer that a partition remembers.
@@ -39,6 +39,19 @@ pub struct ProducerTransactionDescription {
     pub partitions: Vec<Partition>,
     /// The consumer groups of the open transaction.
     pub groups: Vec<String>,
+    /// The offsets that the open transaction holds for them, of partitions that still exist.
+    pub staged_offsets: Vec<StagedOffset>,
+}
+
+/// An offset that an open transaction holds for a group.
+#[derive(Debug, Clone)]
+pub struct StagedOffset {
+    /// The group.
+    pub group: String,
+    /// The partition.
+    pub partition: Partition,
+    /// What the group will have committed.
+    pub offset: GroupOffset,
 }
 
 /// The producers that a partition remembers, by their ids.
@@ -86,6 +99,11 @@ pub fn describe_transactional_ids(shared: &Shared) -> Vec<ProducerTransactionDes
 fn describe(shared: &Shared, id: &str, held: &HeldId) -> ProducerTransactionDescription {
     let partitions = held.partitions.values();
     let there = partitions.filter(|partition| shared.catalog.holds(partition.topic()));
+    let staged = held.staged.iter().filter_map(|(place, row)| {
+        let topic = shared.catalog.topic_by_id(place.topic)?;
+        let partition = topic.partition(i32::try_from(place.partition).ok()?).ok()?;
+        Some(StagedOffset { group: place.group.clone(), partition, offset: row.clone().into() })
+    });
     ProducerTransactionDescription {
         transactional_id: id.to_owned(),
         producer: held.row.current,
@@ -94,5 +112,6 @@ fn describe(shared: &Shared, id: &str, held: &HeldId) -> ProducerTransactionDesc
         started_at: held.row.started_at,
         partitions: there.cloned().collect(),
         groups: held.row.groups.clone(),
+        staged_offsets: staged.collect(),
     }
 }

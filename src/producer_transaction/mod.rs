@@ -13,7 +13,7 @@ mod expire;
 mod request;
 
 pub use describe::{
-    ProducerDescription, ProducerTransactionDescription, describe_producers,
+    ProducerDescription, ProducerTransactionDescription, StagedOffset, describe_producers,
     describe_transactional_id, describe_transactional_ids,
 };
 pub use error::ProducerError;

@@ -50,7 +50,7 @@ pub fn committed(engine: &Engine, partition: &Partition) -> Vec<String> {
         .partitions(&[partition.index()])
         .map(|scanned| scanned.expect("a test asks for what exists").record)
         .collect();
-    assert_eq!(values(&scanned), seen);
+    assert!(values(&scanned).starts_with(&seen), "a scan leaves out nothing that is stable");
     let fetched =
         engine.fetch(partition, 0, FetchOptions::new()).expect("a test asks for what exists");
     let at_once: Vec<Record> =
