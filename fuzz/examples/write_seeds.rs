@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tidelog::clock::ManualClock;
@@ -16,7 +17,7 @@ use tidelog::log::{SEGMENT_HEADER_BYTES, pack_segments};
 use tidelog::store::MemoryDisk;
 use tidelog::types::{AppliedCommit, CommitSequence, PartitionId, SegmentId, TopicId};
 use tidelog::write_batch::{Operation, WriteBatch};
-use tidelog::{Durability, Engine, EngineConfig, TopicConfig};
+use tidelog::{Durability, Engine, EngineConfig, GroupOffset, Record, Topic, TopicConfig};
 
 const FRAME_HEADER_BYTES: usize = 68;
 const NOW_MS: i64 = 1_700_000_000_000;
@@ -83,19 +84,39 @@ fn live(machine: &mut Machine) {
             append.batch(&audit.partition(0).expect("it has one"), batch).expect("as before");
         }
         let durability = if kept % 5 == 4 { Durability::Sync } else { Durability::Buffered };
-        append.commit(durability).expect("it is committed");
-        kept += 1;
+        // What does not follow the batches of its producer is refused.
+        kept += u32::from(append.commit(durability).is_ok());
         if kept == 16 {
             break;
         }
     }
     assert!(kept > 6, "batches of clients are taken: {kept}");
+    run_transactions(&engine, &orders);
     drop(engine);
     machine.disk.kill();
     let engine = machine.open();
     engine.delete_topic("audit.log").expect("it is deleted");
     engine.add_partitions("orders", 5).expect("it grows");
     engine.close().expect("it closes");
+}
+
+/// Producer transactions of each end, and one that stays open with offsets of a group.
+fn run_transactions(engine: &Engine, topic: &Topic) {
+    let minute = Duration::from_secs(60);
+    let record = || vec![Record::new("k", "v").timestamp(NOW_MS)];
+    let [a, b] = [0, 1].map(|index| topic.partition(index).expect("it has three"));
+    let mut producer = engine.transactional_producer("billing", minute).expect("it is given");
+    for is_kept in [true, false] {
+        let mut transaction = producer.begin();
+        transaction.append([(&a, record()), (&b, record())]).expect("it is appended");
+        if is_kept { transaction.commit() } else { transaction.abort() }.expect("it ends");
+    }
+    let mut transaction = producer.begin();
+    transaction.append([(&a, record())]).expect("it is appended");
+    let offset = GroupOffset { offset: 3, leader_epoch: -1, metadata: "m".to_owned() };
+    transaction.send_offsets("readers", vec![(b, offset)]).expect("they are staged");
+    // The process ends in the middle of it.
+    std::mem::forget(transaction);
 }
 
 fn number(bytes: &[u8], at: usize, length: usize) -> usize {

@@ -1,10 +1,11 @@
 //! Any bytes as keys and values of the index: refused, or what they would be written as.
 
 use tidelog::keyspace::{
-    BatchEntry, GroupRow, Identity, IndexEntry, MetaKey, PartitionRow, PendingOffsetKey,
-    ProducerTransactionRow, Session, TopicRow, batch_key, batch_key_offset, decode_applied,
-    decode_counter, decode_group_key, decode_partition_key, decode_producer_transaction_key,
-    encode_applied, encode_counter, group_key, partition_key, producer_transaction_key, topic_key,
+    AbortedRow, BatchEntry, GroupRow, Identity, IndexEntry, MetaKey, PartitionRow,
+    PendingOffsetKey, ProducerRow, ProducerTransactionRow, Session, TopicRow, batch_key,
+    batch_key_offset, decode_aborted_key, decode_applied, decode_counter, decode_group_key,
+    decode_partition_key, decode_producer_key, decode_producer_transaction_key, encode_applied,
+    encode_counter, group_key, partition_key, producer_key, producer_transaction_key, topic_key,
 };
 use tidelog::types::PartitionId;
 use tidelog::write_batch::{Operation, WriteBatch};
@@ -39,6 +40,12 @@ fn check_keys(key: &[u8]) {
             assert_eq!(group_key(name, topic, partition), key);
         }
     }
+    if let Ok((partition, id)) = decode_producer_key(key) {
+        assert_eq!(producer_key(partition, id), key);
+    }
+    if let Ok((partition, marker)) = decode_aborted_key(key) {
+        assert_eq!(batch_key(partition, marker), key);
+    }
     if let Ok(id) = decode_producer_transaction_key(key) {
         assert_eq!(producer_transaction_key(id), key);
     }
@@ -65,6 +72,14 @@ fn check_values(key: &[u8], value: &[u8]) {
     if let Ok(row) = GroupRow::decode(key, value) {
         assert_eq!(row.encode(), value);
         assert_eq!(PendingOffsetKey::decode_value(key, value), Ok(row));
+    }
+    if let Ok(row) = ProducerRow::decode(key, value) {
+        let mut encoded = vec![7; 3];
+        row.encode(&mut encoded);
+        assert_eq!(encoded, value);
+    }
+    if let Ok(row) = AbortedRow::decode(key, value) {
+        assert_eq!(row.encode(), value);
     }
     if let Ok(row) = ProducerTransactionRow::decode(key, value) {
         assert_eq!(row.encode(), value);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tidelog::error::{Place, StorageError};
 use tidelog::io::simulated::PowerLoss;
-use tidelog::keyspace::{Identity, MetaKey, decode_applied};
+use tidelog::keyspace::{FORMAT_VERSION, Identity, MetaKey, decode_applied};
 use tidelog::log::{CommitLog, LogOptions, NewFrame};
 use tidelog::rules::BrokenRules;
 use tidelog::store::OpenStore;
@@ -97,15 +97,19 @@ fn a_frame_whose_write_batch_is_poison_is_refused_by_its_number_each_time() {
 }
 
 #[test]
-fn a_format_of_a_later_version_is_refused_untouched() {
-    let world = closed();
-    let path = Path::new(DIRECTORY).join("FORMAT");
-    world.machine.disk.tamper(&path, |bytes| {
-        let text = String::from_utf8(bytes.clone()).expect("it is text");
-        *bytes = text.replace("format 1", "format 2").into_bytes();
-    });
-    let error = refusal(&world.machine);
-    assert!(matches!(&error, OpenError::UnknownFormat { found, .. } if found.contains('2')));
+fn a_format_of_another_version_is_refused_untouched() {
+    let ours = format!("format {FORMAT_VERSION}");
+    for other in [FORMAT_VERSION - 1, FORMAT_VERSION + 1] {
+        let world = closed();
+        let path = Path::new(DIRECTORY).join("FORMAT");
+        let other = format!("format {other}");
+        world.machine.disk.tamper(&path, |bytes| {
+            let text = String::from_utf8(bytes.clone()).expect("it is text");
+            *bytes = text.replace(&ours, &other).into_bytes();
+        });
+        let error = refusal(&world.machine);
+        assert!(matches!(&error, OpenError::UnknownFormat { found, .. } if found.contains(&other)));
+    }
 
     // A segment of a later version, whole in its own way.
     let world = closed();

@@ -96,7 +96,8 @@ impl Source {
     pub(super) fn batch(records: &[Record], part: &Part, spec: &BatchSpec) -> Option<Bytes> {
         let mut builder = BatchBuilder::new().codec(part.codec);
         if spec.has_producer {
-            builder = builder.producer(5, 0, 0);
+            // The append names no transactional id, so it is not taken.
+            builder = builder.producer(5, 0, 0).transactional();
         }
         if spec.claims_log_time {
             builder = builder.timestamp_type(TimestampType::LogAppendTime);

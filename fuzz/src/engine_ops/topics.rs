@@ -27,10 +27,13 @@ fn logs(count: u32) -> Vec<super::world::Log> {
 impl Runner {
     pub(super) fn create_topic(&mut self, name: &Name, partitions: u32, setting: Option<&Setting>) {
         let settings = tidelog::config::TopicSettings::default();
-        // The model keeps all records: nothing is ever old enough to be cleaned.
-        let lag = ConfigOperation::Set(i64::MAX.to_string());
-        let lag = ConfigChange { name: "min.compaction.lag.ms".to_owned(), operation: lag };
-        let mut changes = vec![lag];
+        // The model keeps all records: nothing is ever old enough to be cleaned or to expire.
+        let kept = [("min.compaction.lag.ms", i64::MAX), ("retention.ms", -1)];
+        let kept = kept.map(|(name, value)| ConfigChange {
+            name: name.to_owned(),
+            operation: ConfigOperation::Set(value.to_string()),
+        });
+        let mut changes = kept.to_vec();
         changes.extend(setting.iter().map(|setting| setting.0.clone()));
         let Ok(settings) = settings.alter(&changes) else { return };
         let config = TopicConfig::with_settings(partitions, settings.clone());

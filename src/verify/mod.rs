@@ -1,6 +1,10 @@
 //! Verify: reads everything and compares it with what must always hold (the invariants of docs/design.md).
 
-use std::fmt;
+mod producers;
+mod report;
+
+pub use report::VerifyReport;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -14,42 +18,6 @@ use crate::shared::{Located, Shared, read_batch};
 use crate::store::{Direction, Read};
 use crate::types::{Offset, PartitionId, TimestampMs};
 use crate::write_batch::Family;
-
-/// Problems that a report lists; more are only counted.
-pub const MAX_LISTED_PROBLEMS: usize = 100;
-
-/// What was read, and what is wrong with it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct VerifyReport {
-    /// Partitions that were read.
-    pub partition_count: u64,
-    /// Record batches that were read.
-    pub batch_count: u64,
-    /// Records in them.
-    pub record_count: u64,
-    /// Bytes of them.
-    pub bytes: u64,
-    /// What is wrong; the first of it, if it is much.
-    pub problems: Vec<Corruption>,
-    /// How much is wrong in all.
-    pub problem_count: u64,
-}
-
-impl VerifyReport {
-    /// Whether nothing is wrong.
-    #[must_use]
-    pub fn is_content(&self) -> bool {
-        self.problem_count == 0
-    }
-
-    fn note(&mut self, problem: Corruption) {
-        self.problem_count += 1;
-        if self.problems.len() < MAX_LISTED_PROBLEMS {
-            self.problems.push(problem);
-        }
-    }
-}
 
 /// Reads every batch of every partition, as they are at one instant, while commits go on.
 ///
@@ -86,7 +54,7 @@ fn check_strays(
     known: &[PartitionId],
     report: &mut VerifyReport,
 ) -> Result<(), StorageError> {
-    for family in [Family::Batches, Family::Index] {
+    for family in [Family::Batches, Family::Index, Family::Producers, Family::Aborted] {
         let mut from = Vec::new();
         // One seek a partition: behind each known one, the next entry tells whether one is between.
         loop {
@@ -165,6 +133,8 @@ impl Check<'_> {
             report.bytes += u64::from(batch.entry.location.length_bytes);
         }
         self.check_sums(report);
+        self.check_producers(report)?;
+        self.check_aborted(&located, report)?;
         self.check_index(&located, report)
     }
 
@@ -285,20 +255,5 @@ impl Check<'_> {
             before = Some(entry);
             ControlFlow::Continue(())
         })
-    }
-}
-
-impl fmt::Display for VerifyReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "partition_count={} batch_count={} record_count={} bytes={} problem_count={}",
-            self.partition_count,
-            self.batch_count,
-            self.record_count,
-            self.bytes,
-            self.problem_count
-        )?;
-        self.problems.iter().try_for_each(|problem| write!(f, "\n{problem}"))
     }
 }
