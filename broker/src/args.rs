@@ -2,9 +2,11 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::groups::Settings;
 use crate::profile::{Acks1, Profile};
 
 /// The Kafka protocol over tidelog, an embedded storage engine for transactional partition logs.
@@ -76,12 +78,60 @@ pub struct Serve {
     /// Connections at a time; more are closed at once.
     #[arg(long, value_name = "COUNT", default_value_t = 4096)]
     pub max_connections: usize,
+    /// What holds for consumer groups.
+    #[command(flatten)]
+    pub groups: Groups,
     /// The form of the logs, which go to standard error.
     #[arg(long, value_enum, default_value_t)]
     pub log_format: LogFormat,
     /// The least important messages that are logged: error, warn, info, debug or trace.
     #[arg(long, default_value = "info")]
     pub log_level: tracing::level_filters::LevelFilter,
+}
+
+/// What holds for consumer groups.
+#[derive(Debug, Args)]
+pub struct Groups {
+    /// How long the first members of an empty group wait for others.
+    #[arg(long, value_name = "MS", default_value_t = 3000)]
+    pub group_initial_rebalance_delay_ms: u64,
+    /// The shortest session that a member may ask for.
+    #[arg(long, value_name = "MS", default_value_t = 6000)]
+    pub group_min_session_timeout_ms: u64,
+    /// The longest.
+    #[arg(long, value_name = "MS", default_value_t = 1_800_000)]
+    pub group_max_session_timeout_ms: u64,
+    /// Members of a group.
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    pub group_max_members: usize,
+    /// What a member may say of itself when it joins.
+    #[arg(long, value_name = "BYTES", default_value_t = 1024 * 1024)]
+    pub group_max_metadata_bytes: usize,
+    /// What all groups together may hold in memory.
+    #[arg(long, value_name = "BYTES", default_value_t = 256 * 1024 * 1024)]
+    pub max_group_memory_bytes: usize,
+    /// How long committed offsets are kept once their group is empty.
+    #[arg(long, value_name = "MINUTES", default_value_t = 10_080)]
+    pub offsets_retention_minutes: u64,
+}
+
+impl Groups {
+    /// As the coordinator wants it.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        Settings {
+            initial_delay: Duration::from_millis(self.group_initial_rebalance_delay_ms),
+            min_session: Duration::from_millis(self.group_min_session_timeout_ms),
+            max_session: Duration::from_millis(self.group_max_session_timeout_ms),
+            max_members: self.group_max_members,
+            max_metadata_bytes: self.group_max_metadata_bytes,
+            max_total_bytes: self.max_group_memory_bytes,
+            offsets_retention: Duration::from_secs(
+                self.offsets_retention_minutes.saturating_mul(60),
+            ),
+            ..Settings::default()
+        }
+    }
 }
 
 /// The form of the logs.

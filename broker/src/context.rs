@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinError;
 
 use crate::fault::Fault;
+use crate::groups::{Coordinator, Settings};
 use crate::metrics::Metrics;
 use crate::profile::Rules;
 use crate::security::{Access, Action, Security};
@@ -50,6 +51,8 @@ pub struct Limits {
     pub login: Duration,
     /// How long requests under way may take once the broker is told to stop.
     pub drain: Duration,
+    /// What holds for consumer groups.
+    pub groups: Settings,
 }
 
 impl Default for Limits {
@@ -64,6 +67,7 @@ impl Default for Limits {
             stall: Duration::from_secs(30),
             login: Duration::from_secs(30),
             drain: Duration::from_secs(10),
+            groups: Settings::default(),
         }
     }
 }
@@ -73,6 +77,8 @@ impl Default for Limits {
 pub struct Context {
     /// The storage engine.
     pub engine: Engine,
+    /// Consumer groups.
+    pub groups: Arc<Coordinator>,
     /// How clients call this broker.
     pub node: Node,
     /// The rules of producing and reading.

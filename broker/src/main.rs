@@ -126,6 +126,7 @@ fn config(serve: &Serve) -> Result<Config, Failure> {
             max_request_bytes: serve.max_request_bytes,
             max_memory_bytes: serve.max_memory_bytes,
             max_connections: serve.max_connections,
+            groups: serve.groups.settings(),
             ..Limits::default()
         },
     })

@@ -63,6 +63,14 @@ fn the_walk_and_the_decoder_agree_on_every_version_of_every_request() {
     agree::<OffsetCommitRequest>(ApiKey::OffsetCommit);
     agree::<OffsetFetchRequest>(ApiKey::OffsetFetch);
     agree::<FindCoordinatorRequest>(ApiKey::FindCoordinator);
+    agree::<JoinGroupRequest>(ApiKey::JoinGroup);
+    agree::<SyncGroupRequest>(ApiKey::SyncGroup);
+    agree::<HeartbeatRequest>(ApiKey::Heartbeat);
+    agree::<LeaveGroupRequest>(ApiKey::LeaveGroup);
+    agree::<DescribeGroupsRequest>(ApiKey::DescribeGroups);
+    agree::<ListGroupsRequest>(ApiKey::ListGroups);
+    agree::<DeleteGroupsRequest>(ApiKey::DeleteGroups);
+    agree::<OffsetDeleteRequest>(ApiKey::OffsetDelete);
     agree::<SaslHandshakeRequest>(ApiKey::SaslHandshake);
     agree::<SaslAuthenticateRequest>(ApiKey::SaslAuthenticate);
     agree::<ApiVersionsRequest>(ApiKey::ApiVersions);

@@ -5,24 +5,33 @@ mod api_versions;
 mod configs;
 mod create_partitions;
 mod create_topics;
+mod delete_groups;
 mod delete_records;
 mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
+mod describe_groups;
 mod describe_log_dirs;
 mod fetch;
 mod fetch_parts;
 mod find_coordinator;
+mod group_parts;
+mod heartbeat;
 mod incremental_alter_configs;
+mod join_group;
+mod leave_group;
+mod list_groups;
 mod list_offsets;
 mod metadata;
 mod offset_commit;
+mod offset_delete;
 mod offset_fetch;
 mod offset_for_leader_epoch;
 mod produce;
 mod produce_parts;
 mod sasl_authenticate;
 mod sasl_handshake;
+mod sync_group;
 
 use std::sync::Arc;
 
@@ -56,7 +65,7 @@ const fn served(key: ApiKey, versions: (i16, i16)) -> Served {
 }
 
 /// Every API that is served, by key.
-pub const SERVED: [Served; 20] = [
+pub const SERVED: [Served; 28] = [
     Served { advertised: produce::ADVERTISED, ..served(ApiKey::Produce, produce::VERSIONS) },
     served(ApiKey::Fetch, fetch::VERSIONS),
     served(ApiKey::ListOffsets, list_offsets::VERSIONS),
@@ -64,6 +73,12 @@ pub const SERVED: [Served; 20] = [
     served(ApiKey::OffsetCommit, offset_commit::VERSIONS),
     served(ApiKey::OffsetFetch, offset_fetch::VERSIONS),
     served(ApiKey::FindCoordinator, find_coordinator::VERSIONS),
+    served(ApiKey::JoinGroup, join_group::VERSIONS),
+    served(ApiKey::Heartbeat, heartbeat::VERSIONS),
+    served(ApiKey::LeaveGroup, leave_group::VERSIONS),
+    served(ApiKey::SyncGroup, sync_group::VERSIONS),
+    served(ApiKey::DescribeGroups, describe_groups::VERSIONS),
+    served(ApiKey::ListGroups, list_groups::VERSIONS),
     served(ApiKey::SaslHandshake, sasl_handshake::VERSIONS),
     served(ApiKey::ApiVersions, api_versions::VERSIONS),
     served(ApiKey::CreateTopics, create_topics::VERSIONS),
@@ -75,7 +90,9 @@ pub const SERVED: [Served; 20] = [
     served(ApiKey::DescribeLogDirs, describe_log_dirs::VERSIONS),
     served(ApiKey::SaslAuthenticate, sasl_authenticate::VERSIONS),
     served(ApiKey::CreatePartitions, create_partitions::VERSIONS),
+    served(ApiKey::DeleteGroups, delete_groups::VERSIONS),
     served(ApiKey::IncrementalAlterConfigs, incremental_alter_configs::VERSIONS),
+    served(ApiKey::OffsetDelete, offset_delete::VERSIONS),
     served(ApiKey::DescribeCluster, describe_cluster::VERSIONS),
 ];
 
@@ -131,6 +148,10 @@ pub struct Peer {
     pub sasl: SaslState,
     /// Told when the client has gone away, so that nothing waits for it.
     pub gone: Arc<Notify>,
+    /// Where the client is, as Kafka writes it.
+    pub host: String,
+    /// What the client calls itself in the request under way.
+    pub client_id: String,
 }
 
 /// Answers one request.
@@ -168,7 +189,8 @@ async fn route(
     }
     let malformed = |fault| Closing::Malformed(start, fault);
     let flexible = served.key.request_header_version(version) >= 2;
-    head::take_client_id(&mut frame, flexible).map_err(malformed)?;
+    let client_id = head::take_client_id(&mut frame, flexible).map_err(malformed)?;
+    peer.client_id = client_id.unwrap_or_default();
     let body = shapes::of(served.key).expect("every served API has a shape");
     shape::check(body, version, &frame).map_err(malformed)?;
     dispatch(context, peer, start, served.key, frame).await
@@ -239,6 +261,33 @@ async fn dispatch(
         }
         ApiKey::DescribeCluster => {
             reply(start, &describe_cluster::answer(cx, version, &read(start, body)?))
+        }
+        _ => return dispatch_to_groups(cx, peer, start, key, body).await,
+    })
+}
+
+async fn dispatch_to_groups(
+    cx: &Arc<Context>,
+    peer: &Peer,
+    start: Start,
+    key: ApiKey,
+    body: Bytes,
+) -> Result<Reply, Closing> {
+    let version = start.version;
+    Ok(match key {
+        ApiKey::JoinGroup => {
+            reply(start, &join_group::answer(cx, peer, version, read(start, body)?).await)
+        }
+        ApiKey::SyncGroup => reply(start, &sync_group::answer(cx, peer, read(start, body)?).await),
+        ApiKey::Heartbeat => reply(start, &heartbeat::answer(cx, &read(start, body)?)),
+        ApiKey::LeaveGroup => reply(start, &leave_group::answer(cx, version, &read(start, body)?)),
+        ApiKey::DescribeGroups => {
+            reply(start, &describe_groups::answer(cx, version, read(start, body)?).await)
+        }
+        ApiKey::ListGroups => reply(start, &list_groups::answer(cx, read(start, body)?).await),
+        ApiKey::DeleteGroups => reply(start, &delete_groups::answer(cx, read(start, body)?).await),
+        ApiKey::OffsetDelete => {
+            reply(start, &offset_delete::answer(cx, &peer.session, read(start, body)?).await)
         }
         _ => return Err(Closing::NotServed(start)),
     })

@@ -1,6 +1,6 @@
-//! OffsetCommit, versions 2 to 9: offsets of consumers that assign partitions themselves. A group
-//! has no members here, so a generation is ILLEGAL_GENERATION (from 9 GROUP_ID_NOT_FOUND). Any
-//! offset is stored, metadata of up to 4,096 bytes with it; each partition stands by itself.
+//! OffsetCommit, versions 2 to 9: by a member of the present generation, or without one by a
+//! client that assigns partitions itself, while the group has no members. Any offset is stored,
+//! metadata of up to 4,096 bytes with it; each partition stands by itself.
 
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use tidelog::{GroupOffset, Partition};
 use super::offset_fetch::unavailable;
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
+use crate::groups::Committer;
 use crate::security::Action;
 
 pub(super) const VERSIONS: (i16, i16) = (2, 9);
@@ -29,8 +30,12 @@ pub(super) async fn answer(
     version: i16,
     request: OffsetCommitRequest,
 ) -> OffsetCommitResponse {
+    let locks = context.groups.lock_offsets(std::iter::once(request.group_id.as_str())).await;
     let session = session.clone();
-    let work = move |context: &Context| commit(context, &session, version, &request);
+    let work = move |context: &Context| {
+        let _locks = locks;
+        commit(context, &session, version, &request)
+    };
     off_the_loop(context, work).await
 }
 
@@ -40,16 +45,17 @@ fn commit(
     version: i16,
     request: &OffsetCommitRequest,
 ) -> OffsetCommitResponse {
-    let member = (request.generation_id_or_member_epoch >= 0).then(|| no_members(version));
+    // Who commits is looked at once, and only if there is anything to commit.
+    let mut member = None;
     let mut offsets = Vec::new();
     let mut topics = Vec::new();
     for topic in &request.topics {
         let mut partitions = Vec::new();
-        for partition in &topic.partitions {
-            let checked = match &member {
-                Some(fault) => Err(fault.clone()),
-                None => one(context, session, &topic.name, partition),
-            };
+        for asked in &topic.partitions {
+            let checked = find(context, session, &topic.name, asked).and_then(|partition| {
+                member.get_or_insert_with(|| check_member(context, version, request)).clone()?;
+                Ok((partition, offset_of(asked)?))
+            });
             let code = match checked {
                 Ok(offset) => {
                     offsets.push(offset);
@@ -59,7 +65,7 @@ fn commit(
             };
             partitions.push(
                 OffsetCommitResponsePartition::default()
-                    .with_partition_index(partition.partition_index)
+                    .with_partition_index(asked.partition_index)
                     .with_error_code(code),
             );
         }
@@ -83,23 +89,36 @@ fn commit(
     OffsetCommitResponse::default().with_topics(topics)
 }
 
-fn no_members(version: i16) -> Fault {
-    let message = "the group has no members, so there is no generation";
-    if version >= WITH_GROUP_ID_NOT_FOUND {
-        Fault::new(ResponseError::GroupIdNotFound, message)
+fn check_member(
+    context: &Context,
+    version: i16,
+    request: &OffsetCommitRequest,
+) -> Result<(), Fault> {
+    let committer = Committer {
+        member_id: &request.member_id,
+        instance: request.group_instance_id.as_deref(),
+        generation: request.generation_id_or_member_epoch,
+    };
+    let unknown_group = if version >= WITH_GROUP_ID_NOT_FOUND {
+        ResponseError::GroupIdNotFound
     } else {
-        Fault::new(ResponseError::IllegalGeneration, message)
-    }
+        ResponseError::IllegalGeneration
+    };
+    let checked = context.groups.check_commit(&request.group_id, committer, unknown_group);
+    checked.map_err(|error| Fault::new(error, "it is no member of the present generation"))
 }
 
-fn one(
+fn find(
     context: &Context,
     session: &Session,
     topic: &str,
     asked: &OffsetCommitRequestPartition,
-) -> Result<(Partition, GroupOffset), Fault> {
+) -> Result<Partition, Fault> {
     let topic = context.topic(&session.access, Action::KafkaRead, topic)?;
-    let partition = topic.partition(asked.partition_index).map_err(|_| Fault::unknown())?;
+    topic.partition(asked.partition_index).map_err(|_| Fault::unknown())
+}
+
+fn offset_of(asked: &OffsetCommitRequestPartition) -> Result<GroupOffset, Fault> {
     let metadata = asked.committed_metadata.as_deref().unwrap_or_default();
     if metadata.len() > MAX_METADATA_BYTES {
         let message = format!(
@@ -108,10 +127,9 @@ fn one(
         );
         return Err(Fault::new(ResponseError::OffsetMetadataTooLarge, message));
     }
-    let offset = GroupOffset {
+    Ok(GroupOffset {
         offset: asked.committed_offset,
         leader_epoch: asked.committed_leader_epoch,
         metadata: metadata.to_owned(),
-    };
-    Ok((partition, offset))
+    })
 }

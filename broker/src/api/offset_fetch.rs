@@ -32,8 +32,18 @@ pub(super) async fn answer(
     version: i16,
     request: OffsetFetchRequest,
 ) -> OffsetFetchResponse {
+    // What a member was allowed to commit before is seen.
+    let names: Vec<&str> = if version < MANY_GROUPS {
+        vec![&request.group_id]
+    } else {
+        request.groups.iter().map(|group| group.group_id.as_str()).collect()
+    };
+    let locks = context.groups.lock_offsets(names.into_iter()).await;
     let session = session.clone();
-    let work = move |context: &Context| fetch(context, &session, version, &request);
+    let work = move |context: &Context| {
+        let _locks = locks;
+        fetch(context, &session, version, &request)
+    };
     off_the_loop(context, work).await
 }
 

@@ -33,7 +33,13 @@ where
     };
     let mut frames = FrameReader::new(read, frame_limits, context.budget.clone());
     let sasl = if context.security.users.is_some() { SaslState::Start } else { SaslState::Off };
-    let mut peer = Peer { session: Session::default(), sasl, gone: Arc::new(Notify::new()) };
+    let mut peer = Peer {
+        session: Session::default(),
+        sasl,
+        gone: Arc::new(Notify::new()),
+        host: format!("/{}", address.ip()),
+        client_id: String::new(),
+    };
     let login_by = context.clock.monotonic() + limits.login;
     loop {
         let frame = match next(context, &mut frames, peer.sasl.is_open(), login_by).await {

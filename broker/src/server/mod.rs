@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::context::{Context, Limits, Node};
+use crate::groups::Coordinator;
 use crate::metrics::{Metrics, engine as engine_figures, http};
 use crate::profile::Rules;
 use crate::security::Security;
@@ -78,7 +79,8 @@ pub struct Broker {
     stop: watch::Sender<bool>,
     slots: Arc<Semaphore>,
     accepting: JoinHandle<()>,
-    figures: Option<JoinHandle<()>>,
+    /// What runs beside the connections.
+    beside: Vec<JoinHandle<()>>,
 }
 
 impl Broker {
@@ -105,8 +107,10 @@ impl Broker {
         };
         let (host, port) = advertise.unwrap_or_else(|| (address.ip().to_string(), address.port()));
         let (stop, draining) = watch::channel(false);
+        let coordinator = Coordinator::new(engine.clone(), Arc::clone(&clock), limits.groups);
         let context = Arc::new(Context {
             node: Node { host, port, cluster_id: CLUSTER_ID.to_owned() },
+            groups: Arc::new(coordinator),
             engine,
             rules: config.rules,
             security,
@@ -124,13 +128,16 @@ impl Broker {
             Arc::clone(&slots),
         ));
         let metrics_address = figures.as_ref().map(|&(_, address)| address);
-        let figures = figures.map(|(listener, _)| {
+        let mut beside = run_groups(&context.groups);
+        if let Some((listener, _)) = figures {
             let context = Arc::clone(&context);
-            let text =
-                move || context.metrics.text() + &engine_figures::text(&context.engine.metrics());
-            tokio::spawn(http::serve(listener, Arc::new(text)))
-        });
-        Ok(Self { context, address, metrics_address, stop, slots, accepting, figures })
+            let text = move || {
+                let own = context.metrics.text() + &context.groups.text();
+                own + &engine_figures::text(&context.engine.metrics())
+            };
+            beside.push(tokio::spawn(http::serve(listener, Arc::new(text))));
+        }
+        Ok(Self { context, address, metrics_address, stop, slots, accepting, beside })
     }
 
     /// Where clients connect.
@@ -164,14 +171,21 @@ impl Broker {
             let left = limits.max_connections - self.slots.available_permits();
             tracing::warn!(connections = left, "connections did not end in time and are dropped");
         }
-        if let Some(figures) = &self.figures {
-            figures.abort();
+        for task in &self.beside {
+            task.abort();
         }
         let engine = self.context.engine.clone();
         tokio::task::spawn_blocking(move || engine.close())
             .await
             .expect("closing the engine does not panic")
     }
+}
+
+/// Lets groups do what is due, and their offsets expire.
+fn run_groups(groups: &Arc<Coordinator>) -> Vec<JoinHandle<()>> {
+    let due = Arc::clone(groups);
+    let due = tokio::spawn(async move { due.run().await });
+    vec![due, tokio::spawn(Arc::clone(groups).run_expiry())]
 }
 
 async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {

@@ -56,6 +56,14 @@ pub fn of(api: ApiKey) -> Option<&'static Body> {
         ApiKey::OffsetCommit => &OFFSET_COMMIT,
         ApiKey::OffsetFetch => &OFFSET_FETCH,
         ApiKey::FindCoordinator => &FIND_COORDINATOR,
+        ApiKey::JoinGroup => &JOIN_GROUP,
+        ApiKey::SyncGroup => &SYNC_GROUP,
+        ApiKey::Heartbeat => &HEARTBEAT,
+        ApiKey::LeaveGroup => &LEAVE_GROUP,
+        ApiKey::DescribeGroups => &DESCRIBE_GROUPS,
+        ApiKey::ListGroups => &LIST_GROUPS,
+        ApiKey::DeleteGroups => &DELETE_GROUPS,
+        ApiKey::OffsetDelete => &OFFSET_DELETE,
         ApiKey::SaslHandshake => &SASL_HANDSHAKE,
         ApiKey::SaslAuthenticate => &SASL_AUTHENTICATE,
         ApiKey::ApiVersions => &API_VERSIONS,
@@ -167,6 +175,60 @@ static FIND_COORDINATOR: Body = Body {
     flexible_since: 3,
     body: plain(&[until(3, TEXT), since(1, I8), since(4, values(&TEXT))]),
 };
+
+static JOIN_GROUP: Body = Body {
+    flexible_since: 6,
+    body: plain(&[
+        field(TEXT),
+        field(I32),
+        since(1, I32),
+        field(TEXT),
+        since(5, TEXT_OR_NULL),
+        field(TEXT),
+        field(list(&JOIN_GROUP_PROTOCOL)),
+        since(8, TEXT_OR_NULL),
+    ]),
+};
+static JOIN_GROUP_PROTOCOL: Struct = plain(&[field(TEXT), field(Shape::Blob(NEVER))]);
+
+static SYNC_GROUP: Body = Body {
+    flexible_since: 4,
+    body: plain(&[
+        field(TEXT),
+        field(I32),
+        field(TEXT),
+        since(3, TEXT_OR_NULL),
+        since(5, TEXT_OR_NULL),
+        since(5, TEXT_OR_NULL),
+        field(list(&SYNC_GROUP_ASSIGNMENT)),
+    ]),
+};
+static SYNC_GROUP_ASSIGNMENT: Struct = plain(&[field(TEXT), field(Shape::Blob(NEVER))]);
+
+static HEARTBEAT: Body = Body {
+    flexible_since: 4,
+    body: plain(&[field(TEXT), field(I32), field(TEXT), since(3, TEXT_OR_NULL)]),
+};
+
+static LEAVE_GROUP: Body = Body {
+    flexible_since: 4,
+    body: plain(&[field(TEXT), until(2, TEXT), since(3, list(&LEAVE_GROUP_MEMBER))]),
+};
+static LEAVE_GROUP_MEMBER: Struct =
+    plain(&[field(TEXT), field(TEXT_OR_NULL), since(5, TEXT_OR_NULL)]);
+
+static DESCRIBE_GROUPS: Body =
+    Body { flexible_since: 5, body: plain(&[field(values(&TEXT)), since(3, BOOL)]) };
+
+static LIST_GROUPS: Body =
+    Body { flexible_since: 3, body: plain(&[since(4, values(&TEXT)), since(5, values(&TEXT))]) };
+
+static DELETE_GROUPS: Body = Body { flexible_since: 2, body: plain(&[field(values(&TEXT))]) };
+
+static OFFSET_DELETE: Body =
+    Body { flexible_since: LAST, body: plain(&[field(TEXT), field(list(&OFFSET_DELETE_TOPIC))]) };
+static OFFSET_DELETE_TOPIC: Struct = plain(&[field(TEXT), field(list(&OFFSET_DELETE_PARTITION))]);
+static OFFSET_DELETE_PARTITION: Struct = plain(&[field(I32)]);
 
 static SASL_HANDSHAKE: Body = Body { flexible_since: LAST, body: plain(&[field(TEXT)]) };
 static SASL_AUTHENTICATE: Body =

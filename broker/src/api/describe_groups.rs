@@ -1,0 +1,71 @@
+//! DescribeGroups, versions 0 to 6: state and members. A group that does not exist is Dead; from 6
+//! on it is GROUP_ID_NOT_FOUND as well.
+
+use std::sync::Arc;
+
+use kafka_protocol::error::ResponseError;
+use kafka_protocol::messages::describe_groups_response::{DescribedGroup, DescribedGroupMember};
+use kafka_protocol::messages::{DescribeGroupsRequest, DescribeGroupsResponse, GroupId};
+
+use super::text;
+use crate::context::{Context, off_the_loop};
+use crate::groups::{Description, MemberDescription};
+
+pub(super) const VERSIONS: (i16, i16) = (0, 6);
+/// The first version with a code for groups that do not exist.
+const WITH_NOT_FOUND: i16 = 6;
+/// Reading, deleting, describing a group, and its configuration: the bits of Kafka's operations.
+const ALL_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
+
+pub(super) async fn answer(
+    context: &Arc<Context>,
+    version: i16,
+    request: DescribeGroupsRequest,
+) -> DescribeGroupsResponse {
+    let work = move |context: &Context| {
+        let with_operations = request.include_authorized_operations;
+        let groups = request.groups.into_iter();
+        groups.map(|group| describe(context, version, group, with_operations)).collect()
+    };
+    DescribeGroupsResponse::default().with_groups(off_the_loop(context, work).await)
+}
+
+fn describe(
+    context: &Context,
+    version: i16,
+    group: GroupId,
+    with_operations: bool,
+) -> DescribedGroup {
+    let described = context.groups.describe(&group);
+    let answer = DescribedGroup::default().with_group_id(group);
+    let answer = match described {
+        Ok(Some(description)) => fill(answer, description),
+        Ok(None) if version >= WITH_NOT_FOUND => {
+            return answer
+                .with_group_state(text("Dead"))
+                .with_error_code(ResponseError::GroupIdNotFound.code())
+                .with_error_message(Some(text("there is no such group")));
+        }
+        Ok(None) => answer.with_group_state(text("Dead")),
+        Err(error) => return answer.with_error_code(error.code()),
+    };
+    if with_operations { answer.with_authorized_operations(ALL_OPERATIONS) } else { answer }
+}
+
+fn fill(answer: DescribedGroup, description: Description) -> DescribedGroup {
+    answer
+        .with_group_state(text(description.state.to_string()))
+        .with_protocol_type(text(description.protocol_type))
+        .with_protocol_data(text(description.protocol))
+        .with_members(description.members.into_iter().map(member).collect())
+}
+
+fn member(member: MemberDescription) -> DescribedGroupMember {
+    DescribedGroupMember::default()
+        .with_member_id(text(member.id))
+        .with_group_instance_id(member.instance.map(text))
+        .with_client_id(text(member.client_id))
+        .with_client_host(text(member.client_host))
+        .with_member_metadata(member.metadata)
+        .with_member_assignment(member.assignment)
+}

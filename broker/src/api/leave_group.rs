@@ -1,0 +1,44 @@
+//! LeaveGroup, versions 0 to 5: members go, one up to version 2, from 3 on any number with a code
+//! each; an operator takes out static members by their instance id alone.
+
+use kafka_protocol::messages::leave_group_response::MemberResponse;
+use kafka_protocol::messages::{LeaveGroupRequest, LeaveGroupResponse};
+
+use super::group_parts::{code, named, optional};
+use super::text;
+use crate::context::Context;
+use crate::groups::Leaving;
+
+pub(super) const VERSIONS: (i16, i16) = (0, 5);
+/// The first version that names several members.
+const MANY_MEMBERS: i16 = 3;
+
+pub(super) fn answer(
+    context: &Context,
+    version: i16,
+    request: &LeaveGroupRequest,
+) -> LeaveGroupResponse {
+    let response = LeaveGroupResponse::default();
+    let group = match named(&request.group_id) {
+        Ok(group) => group,
+        Err(error) => return response.with_error_code(error.code()),
+    };
+    if version < MANY_MEMBERS {
+        let member_id = request.member_id.as_str().to_owned();
+        let left = context.groups.leave(group, &[Leaving { member_id, instance: None }]);
+        return response.with_error_code(left.into_iter().map(code).next().unwrap_or(0));
+    }
+    let members = request.members.iter().map(|member| Leaving {
+        member_id: member.member_id.as_str().to_owned(),
+        instance: optional(member.group_instance_id.as_ref()),
+    });
+    let leaving: Vec<Leaving> = members.collect();
+    let left = context.groups.leave(group, &leaving);
+    let members = leaving.into_iter().zip(left).map(|(leaving, left)| {
+        MemberResponse::default()
+            .with_member_id(text(leaving.member_id))
+            .with_group_instance_id(leaving.instance.map(text))
+            .with_error_code(code(left))
+    });
+    response.with_members(members.collect())
+}
