@@ -3,6 +3,7 @@
 
 pub mod bodies;
 pub mod client;
+pub mod paused;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
