@@ -15,7 +15,8 @@ acceptance="$(realpath "${1:?the path of an acceptance program}")"
 served='ApiVersions|Metadata|CreateTopics|DeleteTopics|DeleteRecords|CreatePartitions'
 served+='|DescribeConfigs|DescribeLogDirs'
 served+='|IncrementalAlterConfigs|AlterConfigs|Produce|Fetch|ListOffsets|OffsetForLeaderEpoch'
-served+='|FindCoordinator|OffsetCommit|OffsetFetch|DescribeCluster|SaslHandshake|SaslAuthenticate'
+served+='|FindCoordinator|OffsetCommit|OffsetFetch|OffsetDelete|DescribeCluster|SaslHandshake|SaslAuthenticate'
+served+='|JoinGroup|SyncGroup|Heartbeat|LeaveGroup|DescribeGroups|ListGroups|DeleteGroups'
 
 # What librdkafka logs as an error where it is told to use producer ids and the broker has none.
 meant='Required feature not supported|Transactions not supported'
@@ -126,13 +127,16 @@ replay() {
     printf '%s\n' "$output"
 }
 
+# What the conversations about groups were recorded with.
+at_once=(--group-initial-rebalance-delay-ms 0)
+
 # The conversations by each rule, and those about security with users and grants.
 begin_replays() {
-    start_broker atomic --profile kafka
+    start_broker atomic --profile kafka "${at_once[@]}"
     begin "kafka, atomic, $1" "" replay --profile kafka --rule atomic
-    start_broker independent --profile kafka --independent-partitions
+    start_broker independent --profile kafka --independent-partitions "${at_once[@]}"
     begin "kafka, independent, $1" "" replay --profile kafka --rule independent
-    start_broker events --profile event-broker
+    start_broker events --profile event-broker "${at_once[@]}"
     begin "event-broker, $1" "" replay --profile event-broker
     start_broker atomic-secured --profile kafka "${secured[@]}"
     begin "security, kafka, $1" admin replay_security --profile kafka --rule atomic

@@ -1,15 +1,20 @@
 """Clients that go on while the broker is killed under them: nothing acknowledged is missing, and none is started again.
+A group of two members of different libraries finds together again each time, and gets everything.
 
 restarts.py PROGRAM DATA-DIRECTORY ROUNDS
 """
+import os
 import re
 import subprocess
 import sys
 import threading
+import time
 
 from confluent_kafka import Consumer, OFFSET_BEGINNING, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer
+
+from members import Member, changed
 
 TOPIC, PARTITIONS, EACH_ROUND = "restarts", 3, 60
 FAILED = []
@@ -25,7 +30,8 @@ class Broker:
     """The process, always on the same port and data."""
 
     def __init__(self, program, data):
-        self.command, self.listen, self.process = [program, "--data-dir", data], "127.0.0.1:0", None
+        options = ["--group-initial-rebalance-delay-ms", "500", "--group-min-session-timeout-ms", "1000"]
+        self.command, self.listen, self.process = [program, "--data-dir", data] + options, "127.0.0.1:0", None
         self.start()
 
     def start(self):
@@ -118,6 +124,35 @@ def consume(listen, stop, seen):
     consumer.close()
 
 
+def start_members(listen):
+    """Two members of one group, by different libraries."""
+    os.environ["KAFKA_BOOTSTRAP"] = listen
+    here = os.path.dirname(os.path.abspath(__file__))
+    programs = [os.path.join(here, name) for name in ("member_confluent.py", "member_kafka_python.py")]
+    return [Member([sys.executable, program], "restarts-members", TOPIC, "eager", None) for program in programs]
+
+
+def wait_for_members(members, times):
+    """Waits until each has been given partitions since it was so many times."""
+    with changed:
+        if not changed.wait_for(lambda: all(m.times > n and m.assigned for m, n in zip(members, times)), timeout=60):
+            sys.exit(f"FAIL the group did not find together: {[(m.times, m.assigned) for m in members]}, before {times}")
+
+
+def finish_members(members, places):
+    """Waits until they have got all of these, each its part, and ends them."""
+    deadline = time.monotonic() + 60
+    with changed:
+        while missing := set(places) - {place for member in members for place in member.got}:
+            if not changed.wait(max(0, deadline - time.monotonic())) and time.monotonic() >= deadline:
+                complain(f"the group has not got {len(missing)} records within a minute")
+                break
+    for member in members:
+        member.finish()
+    for member in members:
+        member.process.wait(30)
+
+
 def main():
     program, data, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
     broker, acknowledged, stop, ended, seen = Broker(program, data), Acknowledged(), threading.Event(), threading.Event(), {}
@@ -128,20 +163,26 @@ def main():
     consumer = threading.Thread(target=consume, args=(broker.listen, ended, seen), daemon=True)
     for thread in producers + [consumer]:
         thread.start()
+    members = start_members(broker.listen)
+    wait_for_members(members, [0, 0])
     for _ in range(rounds):
         acknowledged.wait_for_more(["confluent", "kafka-python"])
+        times = [member.times for member in members]
         broker.kill()
         broker.start()
+        wait_for_members(members, times)
     acknowledged.wait_for_more(["confluent", "kafka-python"])
     stop.set()
     for thread in producers:
         thread.join(60)
+    finish_members(members, acknowledged.places.values())
     ended.set()
     consumer.join(60)
     if any(thread.is_alive() for thread in producers + [consumer]):
         sys.exit("FAIL a client hangs")
     missing = [value for value, place in acknowledged.places.items() if place not in seen.get(value, ())]
-    print(f"restarts: {rounds} kills, {len(acknowledged.places)} acknowledged records, {len(missing)} missing")
+    joined = [member.times for member in members]
+    print(f"restarts: {rounds} kills, members joined {joined} times, {len(acknowledged.places)} acknowledged records, {len(missing)} missing")
     broker.kill()
     sys.exit(1 if missing or FAILED else 0)
 

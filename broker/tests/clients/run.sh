@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs unmodified clients against the broker: confluent-kafka, kafka-python, kafkajs, Java, kcat; in both profiles,
-# with independent partitions, over TLS with a login, and while the broker is killed.
+# with independent partitions, over TLS with a login, in groups, and while the broker is killed.
 #
 # The libraries are kept in ~/.cache/tidelog-clients. A tool that is missing is said and left out; whatever fails fails
 # the run. TIDELOG_BROKER names a broker that is built already.
@@ -9,6 +9,9 @@ set -euo pipefail
 # shellcheck source=common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 here="$root/broker/tests/clients"
+
+# What makes a member of a group, by each library, and in which kinds of groups it can be.
+declare -A members=() kinds=()
 
 # What runs a client; each is called with its command line, and missing where its tool is.
 declare -A clients=()
@@ -24,9 +27,14 @@ prepare_python() {
         python_with "confluent-kafka==$version"
         clients["confluent-$version"]="$python $here/confluent.py"
         readers+=("confluent-$version")
+        members["confluent-$version"]="$python $here/member_confluent.py"
+        kinds["confluent-$version"]="eager cooperative static"
     done
     python_with "${kafka_python[@]}"
     clients[kafka-python]="$python $here/kafka_python.py"
+    watcher="$python $here/groups.py"
+    members[kafka-python]="$python $here/member_kafka_python.py"
+    kinds[kafka-python]="eager cooperative static"
     readers+=(kafka-python)
 }
 
@@ -45,6 +53,8 @@ prepare_kafkajs() {
     once "$name" install_kafkajs "${kafkajs[@]}"
     export NODE_PATH="$cache/$name/node_modules"
     clients[kafkajs]="node $here/kafkajs.js"
+    members[kafkajs]="node $here/member_kafkajs.js"
+    kinds[kafkajs]="eager"
     readers+=(kafkajs)
 }
 
@@ -52,7 +62,7 @@ prepare_kafkajs() {
 install_java() {
     mvn --quiet --batch-mode -Dstyle.color=never --file "$here/java/pom.xml" dependency:copy-dependencies \
         -DoutputDirectory="$1"
-    javac -d "$1" -cp "$1/*" "$here/java/Client.java"
+    javac -d "$1" -cp "$1/*" "$here/java/Client.java" "$here/java/Member.java"
 }
 
 prepare_java() {
@@ -61,9 +71,11 @@ prepare_java() {
         return
     fi
     local name
-    name="$(named java "$(cat "$here/java/pom.xml" "$here/java/Client.java")" "$(javac -version)")"
+    name="$(named java "$(cat "$here/java/pom.xml" "$here"/java/*.java)" "$(javac -version)")"
     once "$name" install_java
     export ROWS="$here/rows.txt"
+    members[java]="java -Xshare:auto -XX:TieredStopAtLevel=1 -cp $cache/$name:$cache/$name/* Member"
+    kinds[java]="eager cooperative static"
     clients[java]="java -Xshare:auto -XX:TieredStopAtLevel=1 -cp $cache/$name:$cache/$name/* Client"
     readers+=(java)
 }
@@ -204,7 +216,27 @@ run_secured() {
     stop_broker secured "$broker"
 }
 
-# Producers and a consumer that live on while the broker is killed under them again and again.
+# Three members of a group: one is killed, another comes, and static ones come back.
+run_groups() {
+    if [[ -z "${watcher:-}" ]]; then
+        say "SKIPPED groups: kafka-python looks after their members"
+        return
+    fi
+    local name words of member
+    # Sessions are short, so that a killed member is missed soon.
+    start_broker groups --group-initial-rebalance-delay-ms 500 --group-min-session-timeout-ms 1000
+    for name in "${!members[@]}"; do
+        read -ra words <<<"$watcher"
+        read -ra of <<<"${kinds[$name]}"
+        read -ra member <<<"${members[$name]}"
+        in_background "groups, $name" env "KAFKA_BOOTSTRAP=$address" \
+            timeout 150 "${words[@]}" "$name" "${of[@]}" -- "${member[@]}"
+    done
+    finish
+    stop_broker groups "$broker"
+}
+
+# Producers, a consumer and a group that live on while the broker is killed under them again and again.
 run_restarts() {
     has_python || return 0
     python_with "confluent-kafka==${confluent_versions[0]}" "${kafka_python[@]}"
@@ -222,5 +254,6 @@ run_profile kafka
 run_profile event-broker
 run_independent
 run_secured
+run_groups
 run_restarts
 say "clients: all passed in $SECONDS s: ${readers[*]}"
