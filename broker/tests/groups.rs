@@ -1,6 +1,5 @@
 //! Consumer groups over loopback: what raw requests are answered, and when. Time stands still until
 //! a test moves it.
-#![expect(clippy::unwrap_used, reason = "a test ends by it")]
 
 mod common;
 
