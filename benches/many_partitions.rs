@@ -3,16 +3,8 @@
 #[path = "support/mod.rs"]
 mod support;
 
-use support::{BenchDir, Stopwatch, env_u64};
+use support::{BenchDir, Stopwatch, env_u64, resident_mib};
 use tidelog::{Durability, Engine, EngineConfig, FetchOptions, Record, TopicConfig};
-
-/// Resident memory of this process, in MiB.
-fn resident_mib() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-    let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
-    kib.map_or(f64::NAN, |kib| kib / 1024.0)
-}
 
 fn main() {
     let directory = BenchDir::new("many-partitions");

@@ -31,6 +31,14 @@ impl Stopwatch {
     }
 }
 
+/// Resident memory of this process, in MiB.
+pub fn resident_mib() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
+    kib.map_or(f64::NAN, |kib| kib / 1024.0)
+}
+
 /// A number from the environment.
 pub fn env_u64(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
