@@ -31,7 +31,7 @@ fn encode(count: usize, records: usize, producer: Option<(i64, &mut i32)>) -> Ve
     batches.collect()
 }
 
-/// What a turn took: by the clock, and of the processor on this thread, which others do not disturb.
+/// What a turn took: by the clock, and of the processor on this thread, undisturbed by others.
 #[derive(Clone, Copy)]
 struct Took {
     wall: f64,

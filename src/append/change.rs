@@ -12,12 +12,16 @@ use crate::record::TimestampType;
 use crate::shared::{PlacedBatch, plan_batch, plan_row};
 use crate::types::{CommitSequence, Durability, Offset};
 
+/// No log end.
+const UNCHANGED: Offset = -1;
+
 pub(super) struct AppendChange {
     transaction: AppendTransaction,
     durability: Durability,
     promise: Promise<Result<Committed, CommitError>>,
     committed: Vec<CommittedBatch>,
-    /// The log end that this commit makes, of each partition.
+    /// The log end that this commit makes, of each partition; [`UNCHANGED`] where all that it has
+    /// for one is stored already.
     log_ends: Vec<Offset>,
     producers: Option<ProducerPlan>,
     refusal: Option<Refusal>,
@@ -132,10 +136,7 @@ impl Change for AppendChange {
             return Verdict::Refused;
         }
         self.committed.clear();
-        let partitions = self.transaction.partitions.iter();
-        self.log_ends =
-            partitions.map(|partition| partition.cell().planned().watermarks().log_end).collect();
-        let before = self.log_ends.clone();
+        self.log_ends = vec![UNCHANGED; self.transaction.partitions.len()];
         for index in 0..self.transaction.batches.len() {
             self.plan_batch(index, moment, plan);
         }
@@ -143,11 +144,11 @@ impl Change for AppendChange {
             producers.install(&self.transaction, plan);
         }
         let mut row = Vec::new();
-        let ends = before.iter().zip(&self.log_ends);
-        for (partition, _) in
-            self.transaction.partitions.iter().zip(ends).filter(|(_, (before, end))| before != end)
-        {
-            plan_row(partition.cell(), plan, &mut row);
+        for (partition, log_end) in self.transaction.partitions.iter().zip(&self.log_ends) {
+            // Where all batches are stored already nothing changes.
+            if *log_end != UNCHANGED {
+                plan_row(partition.cell(), plan, &mut row);
+            }
         }
         Verdict::Planned
     }
@@ -165,8 +166,10 @@ impl Change for AppendChange {
         let pipeline = &self.transaction.shared.pipeline;
         let synced = pipeline.log.synced();
         for (partition, log_end) in self.transaction.partitions.iter().zip(&self.log_ends) {
-            partition.cell().publish(sequence, *log_end, synced);
-            pipeline.touch(sequence, partition.cell());
+            if *log_end != UNCHANGED {
+                partition.cell().publish(sequence, *log_end, synced);
+                pipeline.touch(sequence, partition.cell());
+            }
         }
         let (mut record_count, mut bytes, mut batch_count) = (0, 0, 0);
         for PendingBatch { batch, .. } in self.appended() {

@@ -1,6 +1,6 @@
 //! The producers of an append transaction: which of its batches are new, which are stored, what each producer is then.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use super::error::Refusal;
 use super::transaction::{AppendTransaction, PendingBatch};
@@ -18,11 +18,26 @@ use crate::write_batch::Family;
 pub(super) struct ProducerPlan {
     /// Of each batch, where it is stored already.
     stored: Vec<Option<SequencedBatch>>,
-    /// By partition in the transaction, and producer.
-    changed: BTreeMap<(usize, ProducerId), ProducerState>,
-    /// What was known before, in the order of the changes.
-    replaced: Vec<(usize, ProducerId, Option<ProducerState>)>,
+    changed: Vec<Changed>,
+    /// Where a producer of a partition stands in `changed`, where those are many.
+    positions: HashMap<(usize, ProducerId), usize>,
+    is_installed: bool,
 }
+
+/// A producer that the append changes.
+#[derive(Debug)]
+struct Changed {
+    /// The partition's place in the transaction.
+    partition: usize,
+    producer_id: ProducerId,
+    /// What is known of it then.
+    state: ProducerState,
+    /// What was known of it before.
+    before: Option<ProducerState>,
+}
+
+/// Above so many changed producers the linear search for one becomes a lookup.
+const LINEAR_SEARCH_MAX: usize = 8;
 
 /// What belongs to a producer transaction must belong to the open one of its transactional id.
 fn check_transaction(transaction: &AppendTransaction) -> Result<(), Refusal> {
@@ -80,12 +95,7 @@ impl ProducerPlan {
             }
             plan.stored.push(stored);
         }
-        let known = transaction.partitions.iter().map(|partition| partition.cell().producers());
-        let new = known.enumerate().map(|(position, known)| {
-            let changed = plan.changed.range((position, 0)..=(position, ProducerId::MAX));
-            changed.filter(|((_, id), _)| known.get(*id).is_none()).count() as u64
-        });
-        transaction.shared.check_producers(new.sum()).map_err(Refusal::TooManyProducers)?;
+        transaction.shared.check_producers(plan.new_count()).map_err(Refusal::TooManyProducers)?;
         Ok(plan)
     }
 
@@ -105,9 +115,11 @@ impl ProducerPlan {
             record_count: batch.record_count(),
             is_transactional: batch.is_transactional(),
         };
-        let key = (position, new.producer_id);
-        let changed = self.changed.get(&key).copied();
-        let known = changed.or_else(|| partition.cell().producers().get(new.producer_id).copied());
+        let place = self.find(position, new.producer_id);
+        let known = match place {
+            Some(place) => Some(self.changed[place].state),
+            None => partition.cell().producers().get(new.producer_id).copied(),
+        };
         let begins_at_zero = new.is_transactional && transaction.begins_at_zero();
         match ProducerState::check(known.as_ref(), &new, begins_at_zero) {
             Ok(SequenceCheck::Next) => {
@@ -115,14 +127,42 @@ impl ProducerPlan {
                     TimestampType::CreateTime => batch.max_timestamp(),
                     TimestampType::LogAppendTime => append_time,
                 };
-                let known = known.as_ref();
+                let before = known.as_ref();
                 let state =
-                    ProducerState::appended(known, &new, base_offset, timestamp, append_time);
-                self.changed.insert(key, state);
+                    ProducerState::appended(before, &new, base_offset, timestamp, append_time);
+                match place {
+                    Some(place) => self.changed[place].state = state,
+                    None => self.add(position, new.producer_id, state, known),
+                }
                 Ok(None)
             }
             Ok(SequenceCheck::Stored(stored)) => Ok(Some(stored)),
             Err(source) => Err(Refusal::Sequence { partition: partition.clone(), source }),
+        }
+    }
+
+    fn find(&self, partition: usize, producer_id: ProducerId) -> Option<usize> {
+        if self.changed.len() > LINEAR_SEARCH_MAX {
+            return self.positions.get(&(partition, producer_id)).copied();
+        }
+        let key = (partition, producer_id);
+        self.changed.iter().position(|changed| (changed.partition, changed.producer_id) == key)
+    }
+
+    fn add(
+        &mut self,
+        partition: usize,
+        producer_id: ProducerId,
+        state: ProducerState,
+        before: Option<ProducerState>,
+    ) {
+        self.changed.push(Changed { partition, producer_id, state, before });
+        let count = self.changed.len();
+        if count > LINEAR_SEARCH_MAX {
+            let from = if count == LINEAR_SEARCH_MAX + 1 { 0 } else { count - 1 };
+            let added = self.changed[from..].iter().zip(from..);
+            let places = added.map(|(one, at)| ((one.partition, one.producer_id), at));
+            self.positions.extend(places);
         }
     }
 
@@ -135,28 +175,34 @@ impl ProducerPlan {
     /// is goes into its state, whose row is planned later.
     pub(super) fn install(&mut self, transaction: &AppendTransaction, plan: &mut FramePlan) {
         let mut row = Vec::new();
-        for ((position, id), state) in &self.changed {
-            let cell = transaction.partitions[*position].cell();
+        for changed in &self.changed {
+            let cell = transaction.partitions[changed.partition].cell();
             let mut planned = cell.planned();
             let mut producers = cell.producers();
-            let before = producers.set(*id, Some(*state));
+            producers.set(changed.producer_id, Some(changed.state));
             planned.set_first_unstable(producers.first_unstable());
-            state.row().encode(&mut row);
-            plan.write_batch.put(Family::Producers, &producer_key(cell.id(), *id), &row);
-            self.replaced.push((*position, *id, before));
+            drop((planned, producers));
+            changed.state.row().encode(&mut row);
+            let key = producer_key(cell.id(), changed.producer_id);
+            plan.write_batch.put(Family::Producers, &key, &row);
         }
         transaction.shared.count_producers(self.new_count());
+        self.is_installed = true;
     }
 
     /// Takes the changes back. The states of the partitions are taken back by whoever planned them.
     pub(super) fn undo(&mut self, transaction: &AppendTransaction) {
+        if !std::mem::take(&mut self.is_installed) {
+            return;
+        }
         transaction.shared.forget_producers(self.new_count());
-        for (position, id, before) in self.replaced.drain(..).rev() {
-            transaction.partitions[position].cell().producers().set(id, before);
+        for changed in &self.changed {
+            let mut producers = transaction.partitions[changed.partition].cell().producers();
+            producers.set(changed.producer_id, changed.before);
         }
     }
 
     fn new_count(&self) -> u64 {
-        self.replaced.iter().filter(|(.., before)| before.is_none()).count() as u64
+        self.changed.iter().filter(|changed| changed.before.is_none()).count() as u64
     }
 }

@@ -66,6 +66,24 @@ impl<'a> Fields<'a> {
         self.take().map(i64::from_be_bytes)
     }
 
+    /// A number in seven bits a byte, the lowest first, in the one shortest form.
+    pub(super) fn varint(&mut self) -> Result<u64, Corruption> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.u8()?;
+            let bits = u64::from(byte & 0x7f);
+            let is_last = byte & 0x80 == 0;
+            if (is_last && byte == 0 && shift > 0) || (bits << shift) >> shift != bits {
+                break;
+            }
+            value |= bits << shift;
+            if is_last {
+                return Ok(value);
+            }
+        }
+        Err(self.corruption("a number of it is malformed"))
+    }
+
     /// So many bytes.
     pub(super) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Corruption> {
         let Some((taken, rest)) = self.rest.split_at_checked(count) else {
@@ -88,6 +106,15 @@ impl<'a> Fields<'a> {
     pub(super) fn end(self) -> Result<(), Corruption> {
         if self.rest.is_empty() { Ok(()) } else { Err(self.corruption("it is too long")) }
     }
+}
+
+/// Writes a number as [`Fields::varint`] reads it.
+pub(super) fn put_varint(value: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        value.push((number & 0x7f) as u8 | 0x80);
+        number >>= 7;
+    }
+    value.push(number as u8);
 }
 
 /// The least key of a partition in a family keyed by partition id, and the first key behind it.

@@ -2,17 +2,20 @@
 //!
 //! ```text
 //! producers key    partition id u32 | producer id u64
-//!           value  version u8 (1) | epoch i16 | last time i64 | first offset of the open
-//!                  transaction i64 (-1: none) | batch count u8 (0 to 5)
-//!                  | (first sequence i32 | last sequence i32 | last offset i64 | timestamp i64)*
+//!           value  version u8 (1) | epoch i16 | batch count u8 (0 to 5) | last time i64
+//!                  | first offset of the open transaction i64 (-1: none)
+//!                  | of the newest batch: last sequence i32 | last offset i64 | timestamp i64
+//!                  | of each batch, newest first: records varint, and of all but the newest
+//!                    offsets between it and the next varint | timestamp less that one's, zigzag
 //! aborted   key    partition id u32 | offset of the abort marker u64
 //!           value  version u8 (1) | producer id i64 | first offset i64 | last stable offset i64
 //! ```
 //!
 //! A producer's row is written with every batch of it, whole, so that it is right after any crash
-//! without a look at the batches.
+//! without a look at the batches; and small, because it is written so often. The sequences of the
+//! batches follow each other without a gap, so the last one tells them all.
 
-use super::bytes::Fields;
+use super::bytes::{Fields, put_varint};
 use crate::error::Corruption;
 use crate::types::{
     NO_SEQUENCE, Offset, PartitionId, ProducerEpoch, ProducerId, Sequence, TimestampMs,
@@ -43,9 +46,37 @@ impl SequencedBatch {
     /// The offset of its first record: a batch has as many offsets as sequences.
     #[must_use]
     pub fn base_offset(&self) -> Offset {
-        let ahead = self.last_sequence.wrapping_sub(self.first_sequence) & i32::MAX;
-        self.last_offset - i64::from(ahead)
+        self.last_offset - self.ahead()
     }
+
+    fn ahead(&self) -> i64 {
+        i64::from(self.last_sequence.wrapping_sub(self.first_sequence) & Sequence::MAX)
+    }
+
+    fn record_count(&self) -> u64 {
+        self.ahead().unsigned_abs() + 1
+    }
+
+    /// A batch of so many records that ends here; `None` where there can be none.
+    fn ending(
+        last_sequence: Sequence,
+        last_offset: Offset,
+        timestamp: TimestampMs,
+        record_count: u64,
+    ) -> Option<Self> {
+        let ahead = Sequence::try_from(record_count.checked_sub(1)?).ok()?;
+        let first_sequence = last_sequence.wrapping_sub(ahead) & Sequence::MAX;
+        let is_legal = last_sequence >= 0 && last_offset >= i64::from(ahead);
+        is_legal.then_some(Self { first_sequence, last_sequence, last_offset, timestamp })
+    }
+}
+
+fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)).cast_unsigned()
+}
+
+fn unzigzag(value: u64) -> i64 {
+    (value >> 1).cast_signed() ^ -((value & 1).cast_signed())
 }
 
 /// What a partition knows of a producer.
@@ -62,9 +93,6 @@ pub struct ProducerRow {
 }
 
 impl ProducerRow {
-    /// The length of the longest encoding.
-    pub const MAX_ENCODED_LEN: usize = 1 + 2 + 8 + 8 + 1 + SEQUENCE_WINDOW * 24;
-
     /// A producer that has written no data batch of this epoch here.
     #[must_use]
     pub fn new(epoch: ProducerEpoch, last_time: TimestampMs) -> Self {
@@ -89,7 +117,7 @@ impl ProducerRow {
         self.batches().last().map_or(NO_SEQUENCE, |last| last.last_sequence)
     }
 
-    /// Remembers a batch; the oldest is forgotten where there are five.
+    /// Remembers a batch, which follows the last one; the oldest is forgotten where there are five.
     pub fn push(&mut self, batch: SequencedBatch) {
         if usize::from(self.batch_count) == SEQUENCE_WINDOW {
             self.batches.rotate_left(1);
@@ -109,14 +137,25 @@ impl ProducerRow {
         value.clear();
         value.push(VERSION);
         value.extend_from_slice(&self.epoch.to_be_bytes());
+        value.push(self.batch_count);
         value.extend_from_slice(&self.last_time.to_be_bytes());
         value.extend_from_slice(&self.open_first_offset.unwrap_or(NONE).to_be_bytes());
-        value.push(self.batch_count);
-        for batch in self.batches() {
-            value.extend_from_slice(&batch.first_sequence.to_be_bytes());
-            value.extend_from_slice(&batch.last_sequence.to_be_bytes());
-            value.extend_from_slice(&batch.last_offset.to_be_bytes());
-            value.extend_from_slice(&batch.timestamp.to_be_bytes());
+        let mut newer: Option<&SequencedBatch> = None;
+        for batch in self.batches().iter().rev() {
+            match newer {
+                None => {
+                    value.extend_from_slice(&batch.last_sequence.to_be_bytes());
+                    value.extend_from_slice(&batch.last_offset.to_be_bytes());
+                    value.extend_from_slice(&batch.timestamp.to_be_bytes());
+                    put_varint(value, batch.record_count());
+                }
+                Some(newer) => {
+                    put_varint(value, batch.record_count());
+                    put_varint(value, newer.base_offset().abs_diff(batch.last_offset));
+                    put_varint(value, zigzag(batch.timestamp.wrapping_sub(newer.timestamp)));
+                }
+            }
+            newer = Some(batch);
         }
     }
 
@@ -127,24 +166,34 @@ impl ProducerRow {
     pub fn decode(key: &[u8], value: &[u8]) -> Result<Self, Corruption> {
         let mut fields = Fields::new(Family::Producers, key, value, VERSION)?;
         let epoch = ProducerEpoch::from_be_bytes([fields.u8()?, fields.u8()?]);
+        let batch_count = fields.u8()?;
         let mut row = Self::new(epoch, fields.i64()?);
         let open = fields.i64()?;
         row.open_first_offset = (open != NONE).then_some(open);
-        let batch_count = fields.u8()?;
         if epoch < 0 || open < NONE || usize::from(batch_count) > SEQUENCE_WINDOW {
             return Err(fields.corruption("a field is out of its range"));
         }
-        for _ in 0..batch_count {
-            let batch = SequencedBatch {
-                first_sequence: fields.i32()?,
-                last_sequence: fields.i32()?,
-                last_offset: fields.i64()?,
-                timestamp: fields.i64()?,
+        row.batch_count = batch_count;
+        let mut newer: Option<SequencedBatch> = None;
+        for at in (0..usize::from(batch_count)).rev() {
+            let batch = match newer {
+                None => {
+                    let (sequence, offset) = (fields.i32()?, fields.i64()?);
+                    let timestamp = fields.i64()?;
+                    SequencedBatch::ending(sequence, offset, timestamp, fields.varint()?)
+                }
+                Some(newer) => {
+                    let (record_count, gap) = (fields.varint()?, fields.varint()?);
+                    let sequence = newer.first_sequence.wrapping_sub(1) & Sequence::MAX;
+                    let offset = newer.base_offset().checked_sub_unsigned(gap).unwrap_or(-1);
+                    let timestamp = newer.timestamp.wrapping_add(unzigzag(fields.varint()?));
+                    let batch = SequencedBatch::ending(sequence, offset, timestamp, record_count);
+                    batch.filter(|_| gap > 0)
+                }
             };
-            if batch.first_sequence < 0 || batch.last_sequence < 0 || batch.base_offset() < 0 {
-                return Err(fields.corruption("a batch of it is out of range"));
-            }
-            row.push(batch);
+            let batch = batch.ok_or_else(|| fields.corruption("a batch of it is out of range"))?;
+            row.batches[at] = batch;
+            newer = Some(batch);
         }
         fields.end()?;
         Ok(row)
@@ -249,14 +298,16 @@ mod tests {
         let mut row = ProducerRow::new(3, 256);
         row.open_first_offset = Some(7);
         row.push(batch(0, 1, 8));
+        row.push(batch(2, 4, 42));
         let mut value = Vec::new();
         row.encode(&mut value);
         let expected = [
-            &b"\x01\0\x03"[..],
+            &b"\x01\0\x03\x02"[..],
             b"\0\0\0\0\0\0\x01\0",
             b"\0\0\0\0\0\0\0\x07",
-            b"\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x08",
+            b"\0\0\0\x04\0\0\0\0\0\0\0\x2a",
             &[0xff; 8],
+            b"\x03\x02\x20\x00",
         ];
         assert_eq!(value, expected.concat());
         assert_eq!(ProducerRow::decode(&key, &value), Ok(row));
@@ -282,7 +333,7 @@ mod tests {
         assert_eq!(row.last_sequence(), 6);
         let mut value = Vec::new();
         row.encode(&mut value);
-        assert_eq!(value.len(), ProducerRow::MAX_ENCODED_LEN);
+        assert_eq!(value.len(), 4 + 8 + 8 + 21 + 4 * 3, "five batches take little room");
         assert_eq!(ProducerRow::decode(b"", &value), Ok(row));
         row.forget_batches();
         assert!(row.batches().is_empty());
@@ -293,6 +344,31 @@ mod tests {
         assert_eq!(batch(i32::MAX - 1, 1, 10).base_offset(), 7);
         assert_eq!(batch(4, 4, 10).base_offset(), 10);
         assert_eq!(batch(0, i32::MAX, i64::from(i32::MAX)).base_offset(), 0);
+    }
+
+    #[test]
+    fn batches_of_any_size_at_any_offsets_and_times_are_read_as_they_were_written() {
+        let mut row = ProducerRow::new(0, i64::MIN);
+        let mut first = i32::MAX - 5;
+        for (count, last_offset, timestamp) in [
+            (1, 0, i64::MAX),
+            (4, 4, i64::MIN),
+            (300, 1 << 40, -1),
+            (i32::MAX, (1 << 40) + (1 << 33), 1_700_000_000_000),
+            (70_000, i64::MAX, 0),
+        ] {
+            let last_sequence = first.wrapping_add(count - 1) & i32::MAX;
+            row.push(SequencedBatch {
+                first_sequence: first,
+                last_sequence,
+                last_offset,
+                timestamp,
+            });
+            first = last_sequence.wrapping_add(1) & i32::MAX;
+            let mut value = Vec::new();
+            row.encode(&mut value);
+            assert_eq!(ProducerRow::decode(b"", &value), Ok(row));
+        }
     }
 
     #[test]
