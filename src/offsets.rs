@@ -28,7 +28,8 @@ pub enum OffsetQuery {
     Latest,
     /// The first record, by offset, whose timestamp is at least this one.
     Timestamp(TimestampMs),
-    /// The first record that has the greatest timestamp.
+    /// The first record that has the greatest timestamp. Where only committed data is asked for,
+    /// there is none while it is not committed.
     MaxTimestamp,
 }
 
@@ -93,7 +94,11 @@ pub fn list_offset(
         OffsetQuery::Earliest => return Ok(place(marks.log_start)),
         OffsetQuery::Latest => return Ok(place(bound)),
         OffsetQuery::Timestamp(timestamp) => lookup.first_at_least(timestamp),
-        OffsetQuery::MaxTimestamp => lookup.first_of_greatest(),
+        // As in Kafka: nothing where the greatest is not committed yet, rather than the greatest of
+        // what is.
+        OffsetQuery::MaxTimestamp => Lookup { bound: marks.high_watermark, ..lookup }
+            .first_of_greatest()
+            .map(|found| found.filter(|found| found.offset < bound)),
     };
     found.map_err(ListOffsetError::Storage)
 }

@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use common::{NOW_MS, TestEngine, append_batch, batch_of, one_partition, records_of};
 use proptest::prelude::{
@@ -284,4 +286,27 @@ proptest! {
         }
         prop_assert_eq!(of_greatest(&engine, &partition), linear_greatest(&records));
     }
+}
+
+#[test]
+fn among_committed_data_no_record_is_the_greatest_while_a_transaction_holds_it_back() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let partition = one_partition(&engine, "t", &[]);
+    append_batch(&engine, &partition, at(&[5]));
+    let mut producer = engine.transactional_producer("id", Duration::from_secs(60)).unwrap();
+    let mut transaction = producer.begin();
+    transaction.append([(&partition, vec![Record::keyless("v").timestamp(7)])]).unwrap();
+    append_batch(&engine, &partition, at(&[9]));
+    let greatest = |isolation| {
+        let query = OffsetQuery::MaxTimestamp;
+        let found = engine.list_offset(&partition, query, isolation, Visibility::Applied);
+        found.unwrap().map(|found| (found.offset, found.timestamp))
+    };
+    assert_eq!(greatest(Isolation::Uncommitted), Some((2, 9)));
+    assert_eq!(greatest(Isolation::Committed), None);
+    assert_eq!(first_at(&engine, &partition, 5), Some((0, 5)));
+    transaction.commit().unwrap();
+    // The marker is behind it, with the time of its commit.
+    assert_eq!(greatest(Isolation::Committed), greatest(Isolation::Uncommitted));
 }
