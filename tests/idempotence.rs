@@ -67,9 +67,11 @@ fn a_retried_batch_among_the_last_five_is_answered_with_its_first_offsets() {
     }
     for sequence in [0, 2, 4] {
         let committed = commit(&engine, &[(&partition, batch((1, 0, sequence), &["v"]))]).unwrap();
-        let CommittedBatch { base_offset, last_offset, is_duplicate, .. } = committed.batches[0];
+        let CommittedBatch { base_offset, last_offset, is_duplicate, max_timestamp, .. } =
+            committed.batches[0];
         let offset = i64::from(sequence);
         assert_eq!((base_offset, last_offset, is_duplicate), (offset, offset, true));
+        assert_eq!(max_timestamp, common::NOW_MS, "the time that was stored");
     }
     assert_eq!(end(&engine, &partition), 5);
     assert_eq!(engine.metrics().duplicate_batches, 3);

@@ -73,6 +73,7 @@ impl AppendChange {
                 last_offset: stored.last_offset,
                 append_time: moment.append_time,
                 log_append_time: keeps_log_time.then_some(stored.timestamp),
+                max_timestamp: stored.timestamp,
                 log_start,
                 is_duplicate: true,
             });
@@ -82,11 +83,12 @@ impl AppendChange {
         let stored = batch.stored(moment.append_time);
         let attributes = batch.header().attributes().with_timestamp_type(batch.timestamp_type());
         let head = stored.head.map_or(Bytes::new(), |head| Bytes::copy_from_slice(&head));
+        let max_timestamp = stored.max_timestamp;
         let placed = PlacedBatch {
             payload: Payload { head, body: stored.body, crc: stored.crc },
             attributes: attributes.bits(),
             record_count: batch.record_count(),
-            max_timestamp: stored.max_timestamp,
+            max_timestamp,
         };
         let Assigned { base_offset, last_offset, .. } =
             plan_batch(cell, placed, leader_epoch, plan);
@@ -96,6 +98,7 @@ impl AppendChange {
             last_offset,
             append_time: moment.append_time,
             log_append_time: keeps_log_time.then_some(moment.append_time),
+            max_timestamp,
             log_start,
             is_duplicate: false,
         });

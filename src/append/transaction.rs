@@ -94,6 +94,8 @@ pub struct CommittedBatch {
     pub append_time: TimestampMs,
     /// The time that all its records have, on a topic that keeps the log's time.
     pub log_append_time: Option<TimestampMs>,
+    /// Its greatest timestamp, as it was stored.
+    pub max_timestamp: TimestampMs,
     /// The first offset of the partition that can be read.
     pub log_start: Offset,
     /// Whether it was stored before, and its producer has sent it again: these are the offsets

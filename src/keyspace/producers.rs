@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! producers key    partition id u32 | producer id u64
-//!           value  version u8 (1) | epoch i16 | batch count u8 (0 to 5) | last time i64
+//!           value  version u8 (1) | epoch i16 | batch count u8 (0 to 5), with a marker + 128
+//!                  | last time i64
 //!                  | first offset of the open transaction i64 (-1: none)
 //!                  | of the newest batch: last sequence i32 | last offset i64 | timestamp i64
 //!                  | of each batch, newest first: records varint, and of all but the newest
@@ -24,6 +25,7 @@ use crate::write_batch::Family;
 
 const VERSION: u8 = 1;
 const NONE: Offset = -1;
+const HAS_MARKER: u8 = 0x80;
 
 /// How many batches of a producer a partition remembers, to know a retried one (Kafka's
 /// `ProducerStateEntry.NUM_BATCHES_TO_RETAIN`).
@@ -88,6 +90,8 @@ pub struct ProducerRow {
     pub last_time: TimestampMs,
     /// The first offset of its open producer transaction here.
     pub open_first_offset: Option<Offset>,
+    /// Whether a transaction of it has ended here.
+    pub has_marker: bool,
     batches: [SequencedBatch; SEQUENCE_WINDOW],
     batch_count: u8,
 }
@@ -100,6 +104,7 @@ impl ProducerRow {
             epoch,
             last_time,
             open_first_offset: None,
+            has_marker: false,
             batches: [SequencedBatch::default(); SEQUENCE_WINDOW],
             batch_count: 0,
         }
@@ -137,7 +142,7 @@ impl ProducerRow {
         value.clear();
         value.push(VERSION);
         value.extend_from_slice(&self.epoch.to_be_bytes());
-        value.push(self.batch_count);
+        value.push(self.batch_count | if self.has_marker { HAS_MARKER } else { 0 });
         value.extend_from_slice(&self.last_time.to_be_bytes());
         value.extend_from_slice(&self.open_first_offset.unwrap_or(NONE).to_be_bytes());
         let mut newer: Option<&SequencedBatch> = None;
@@ -166,10 +171,12 @@ impl ProducerRow {
     pub fn decode(key: &[u8], value: &[u8]) -> Result<Self, Corruption> {
         let mut fields = Fields::new(Family::Producers, key, value, VERSION)?;
         let epoch = ProducerEpoch::from_be_bytes([fields.u8()?, fields.u8()?]);
-        let batch_count = fields.u8()?;
+        let counts = fields.u8()?;
+        let batch_count = counts & !HAS_MARKER;
         let mut row = Self::new(epoch, fields.i64()?);
         let open = fields.i64()?;
         row.open_first_offset = (open != NONE).then_some(open);
+        row.has_marker = counts & HAS_MARKER != 0;
         if epoch < 0 || open < NONE || usize::from(batch_count) > SEQUENCE_WINDOW {
             return Err(fields.corruption("a field is out of its range"));
         }
@@ -297,12 +304,13 @@ mod tests {
         assert_eq!(decode_producer_key(&key), Ok((PartitionId(5), 1000)));
         let mut row = ProducerRow::new(3, 256);
         row.open_first_offset = Some(7);
+        row.has_marker = true;
         row.push(batch(0, 1, 8));
         row.push(batch(2, 4, 42));
         let mut value = Vec::new();
         row.encode(&mut value);
         let expected = [
-            &b"\x01\0\x03\x02"[..],
+            &b"\x01\0\x03\x82"[..],
             b"\0\0\0\0\0\0\x01\0",
             b"\0\0\0\0\0\0\0\x07",
             b"\0\0\0\x04\0\0\0\0\0\0\0\x2a",

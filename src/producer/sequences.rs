@@ -167,6 +167,7 @@ impl ProducerState {
         now_ms: TimestampMs,
     ) -> (Self, Option<Offset>) {
         let mut row = Self::of_epoch(known, epoch, now_ms);
+        row.has_marker = true;
         let first_offset = row.open_first_offset.take();
         (Self { row }, first_offset)
     }

@@ -1,5 +1,6 @@
 //! What is known of producers and transactional ids, for those who look after them.
 
+use super::ending::COORDINATOR_EPOCH;
 use crate::catalog::Partition;
 use crate::keyspace::ProducerTransactionState;
 use crate::shared::{GroupOffset, HeldId, Shared};
@@ -17,6 +18,9 @@ pub struct ProducerDescription {
     pub last_sequence: Sequence,
     /// The greatest timestamp of its last batch; of the marker where that is all there is.
     pub last_timestamp: TimestampMs,
+    /// The epoch of the coordinator that ended its last transaction here; there is one coordinator,
+    /// and none before it.
+    pub coordinator_epoch: Option<i32>,
     /// The first offset of its open transaction here.
     pub open_first_offset: Option<Offset>,
 }
@@ -68,6 +72,7 @@ pub fn describe_producers(shared: &Shared, partition: &Partition) -> Vec<Produce
                 producer_epoch: row.epoch,
                 last_sequence: row.last_sequence(),
                 last_timestamp: last.map_or(row.last_time, |last| last.timestamp),
+                coordinator_epoch: row.has_marker.then_some(COORDINATOR_EPOCH),
                 open_first_offset: row.open_first_offset,
             }
         });

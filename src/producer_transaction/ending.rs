@@ -18,7 +18,7 @@ use crate::types::{CommitSequence, Offset, ProducerId};
 use crate::write_batch::Family;
 
 /// The epoch of the coordinator in every marker: there is one coordinator, and none before it.
-const COORDINATOR_EPOCH: i32 = 0;
+pub(super) const COORDINATOR_EPOCH: i32 = 0;
 
 /// A partition in which a transaction ends.
 struct Ended {
