@@ -180,6 +180,12 @@ pub mod batch_bits {
         batch[22] & 0x10 != 0
     }
 
+    /// The producer's epoch, or -1. The batch must be readable.
+    #[must_use]
+    pub fn producer_epoch(batch: &Bytes) -> i16 {
+        i16::from_be_bytes(batch[51..53].try_into().expect("a slice of two bytes"))
+    }
+
     /// The producer id, or -1. The batch must be readable.
     #[must_use]
     pub fn producer_id(batch: &Bytes) -> i64 {

@@ -17,8 +17,11 @@ served+='|DescribeConfigs|DescribeLogDirs'
 served+='|IncrementalAlterConfigs|AlterConfigs|Produce|Fetch|ListOffsets|OffsetForLeaderEpoch'
 served+='|FindCoordinator|OffsetCommit|OffsetFetch|OffsetDelete|DescribeCluster|SaslHandshake|SaslAuthenticate'
 served+='|JoinGroup|SyncGroup|Heartbeat|LeaveGroup|DescribeGroups|ListGroups|DeleteGroups'
+served+='|InitProducerId|AddPartitionsToTxn|AddOffsetsToTxn|EndTxn|TxnOffsetCommit|DescribeProducers'
+served+='|DescribeTransactions|ListTransactions'
 
-# What librdkafka logs as an error where it is told to use producer ids and the broker has none.
+# What librdkafka logs as an error where it is told to use producer ids and the broker has none, as in
+# the profile event-broker.
 meant='Required feature not supported|Transactions not supported'
 
 # user NAME PASSWORD: adds a line to the file of users.
@@ -99,7 +102,23 @@ run_guide() {
             guide_without_grant "$python"
         start_broker "kafka-$version" --profile kafka
         begin "kafka, confluent-kafka $version" "" \
-            guide "$python" --profile kafka --without-producer-ids
+            guide "$python" --profile kafka
+    done
+    finish
+    guide_after_kill
+}
+
+# The same once more, on what is left of each broker of the profile kafka that was killed.
+guide_after_kill() {
+    local at version
+    for at in "${brokers[@]}"; do
+        kill_broker "$at"
+    done
+    brokers=()
+    for version in "${confluent_versions[@]}"; do
+        python_with "confluent-kafka==$version"
+        start_broker "kafka-$version" --profile kafka
+        begin "kafka after kill -9, confluent-kafka $version" "" guide "$python" --profile kafka
     done
     finish
 }

@@ -13,8 +13,9 @@ use common::{Client, TestBroker, config};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{
-    ApiVersionsRequest, FetchRequest, MetadataRequest, MetadataResponse, SaslAuthenticateRequest,
-    SaslHandshakeRequest,
+    ApiVersionsRequest, DescribeTransactionsRequest, EndTxnRequest, FetchRequest,
+    InitProducerIdRequest, ListTransactionsRequest, MetadataRequest, MetadataResponse,
+    SaslAuthenticateRequest, SaslHandshakeRequest, TransactionalId,
 };
 use kafka_protocol::protocol::StrBytes;
 use tidelog_broker::context::Limits;
@@ -178,7 +179,9 @@ fn many_requests_larger_than_the_memory_are_all_served() {
 fn secured() -> Config {
     let line = |name, password: &[u8]| format!("{name}:{}\n", hash_password(password).unwrap());
     let users = Users::parse(&(line("ann", b"a-secret") + &line("root", b"r-secret"))).unwrap();
-    let grants = Grants::parse("root All *\nann KafkaWrite orders\n").unwrap();
+    let grants =
+        Grants::parse("root All *\nann KafkaWrite orders\nann TransactionalIdWrite pay-*\n")
+            .unwrap();
     let security = Security { users: Some(users), grants: Some(Arc::new(grants)) };
     Config { security, ..config() }
 }
@@ -207,6 +210,28 @@ fn a_login_opens_the_connection_for_what_is_granted() {
     assert_eq!([code("orders"), code("secret"), code("none")], [0, 29, 29]);
     let fetched = client.ask(12, &poll("orders", 0, 0, 0));
     assert_eq!(fetched.responses[0].partitions[0].error_code, 29);
+}
+
+#[test]
+fn a_transactional_id_is_for_whom_it_is_granted_and_a_producer_id_for_who_may_write() {
+    let broker = TestBroker::start(secured());
+    let mut client = broker.client();
+    assert_eq!(log_in(&mut client, "ann", "a-secret"), 0);
+    let id = |id: &'static str| TransactionalId(StrBytes::from_static_str(id));
+    let mut code = |asked: Option<&'static str>| {
+        let request = InitProducerIdRequest::default()
+            .with_transactional_id(asked.map(id))
+            .with_transaction_timeout_ms(1000);
+        client.ask(4, &request).error_code
+    };
+    assert_eq!([code(None), code(Some("pay-1")), code(Some("ship-1"))], [0, 0, 53]);
+    let end = EndTxnRequest::default().with_transactional_id(id("ship-1"));
+    assert_eq!(client.ask(4, &end).error_code, 53);
+    let asked = vec![id("ship-1")];
+    let describe = DescribeTransactionsRequest::default().with_transactional_ids(asked);
+    assert_eq!(client.ask(0, &describe).transaction_states[0].error_code, 53);
+    let listed = client.ask(0, &ListTransactionsRequest::default());
+    assert_eq!(listed.transaction_states.len(), 1, "only what is granted is listed");
 }
 
 #[test]

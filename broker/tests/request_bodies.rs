@@ -84,6 +84,14 @@ fn the_walk_and_the_decoder_agree_on_every_version_of_every_request() {
     agree::<CreatePartitionsRequest>(ApiKey::CreatePartitions);
     agree::<IncrementalAlterConfigsRequest>(ApiKey::IncrementalAlterConfigs);
     agree::<DescribeClusterRequest>(ApiKey::DescribeCluster);
+    agree::<InitProducerIdRequest>(ApiKey::InitProducerId);
+    agree::<AddPartitionsToTxnRequest>(ApiKey::AddPartitionsToTxn);
+    agree::<AddOffsetsToTxnRequest>(ApiKey::AddOffsetsToTxn);
+    agree::<EndTxnRequest>(ApiKey::EndTxn);
+    agree::<TxnOffsetCommitRequest>(ApiKey::TxnOffsetCommit);
+    agree::<DescribeProducersRequest>(ApiKey::DescribeProducers);
+    agree::<DescribeTransactionsRequest>(ApiKey::DescribeTransactions);
+    agree::<ListTransactionsRequest>(ApiKey::ListTransactions);
 }
 
 #[test]

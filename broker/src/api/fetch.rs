@@ -10,11 +10,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::fetch_response::{
-    EpochEndOffset, FetchableTopicResponse, PartitionData,
+    self as response, EpochEndOffset, FetchableTopicResponse, PartitionData,
 };
-use kafka_protocol::messages::{FetchRequest, FetchResponse};
+use kafka_protocol::messages::{FetchRequest, FetchResponse, ProducerId};
 use tidelog::types::{Isolation, Watermarks};
-use tidelog::{FetchError, FetchOptions, Partition, StorageError};
+use tidelog::{AbortedTransaction, FetchError, FetchOptions, Partition, StorageError};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -40,8 +40,9 @@ pub(super) struct Wanted {
 /// What was read of one partition.
 #[derive(Debug)]
 pub(super) enum Read {
-    /// Batches, perhaps none, and the watermarks of the same instant.
-    Data(Watermarks, Bytes),
+    /// Batches, perhaps none, the watermarks of the same instant, and the aborted transactions that
+    /// a reader of committed data has to skip.
+    Data(Watermarks, Bytes, Vec<AbortedTransaction>),
     /// The client's log parted from this one here.
     Diverging { epoch: i32, end_offset: i64 },
     /// It cannot be read.
@@ -136,7 +137,7 @@ fn is_enough(reads: &[Read], min_bytes: usize) -> bool {
     let mut bytes = 0;
     for read in reads {
         match read {
-            Read::Data(_, batches) => bytes += batches.len(),
+            Read::Data(_, batches, _) => bytes += batches.len(),
             Read::Diverging { .. } | Read::Refused(_) => return true,
         }
     }
@@ -158,7 +159,7 @@ async fn read(context: &Arc<Context>, wanted: &Arc<[Wanted]>, terms: Terms) -> (
                 .isolation(terms.isolation)
                 .visibility(context.rules.visibility());
             let read = read_one(context, one, options);
-            if let Read::Data(_, bytes) = &read {
+            if let Read::Data(_, bytes, _) = &read {
                 left = left.saturating_sub(bytes.len());
                 nothing_yet &= bytes.is_empty();
             }
@@ -168,7 +169,7 @@ async fn read(context: &Arc<Context>, wanted: &Arc<[Wanted]>, terms: Terms) -> (
     };
     let reads = off_the_loop(context, work).await;
     let bytes =
-        reads.iter().map(|read| if let Read::Data(_, bytes) = read { bytes.len() } else { 0 });
+        reads.iter().map(|read| if let Read::Data(_, bytes, _) = read { bytes.len() } else { 0 });
     // Held twice: as it was read, and in the answer.
     held.shrink_to(2 * bytes.sum::<usize>());
     (reads, held)
@@ -182,7 +183,7 @@ fn read_one(context: &Context, wanted: &Wanted, options: FetchOptions) -> Read {
         return read;
     }
     match context.engine.fetch(&wanted.partition, wanted.offset, options) {
-        Ok(fetched) => Read::Data(fetched.watermarks, fetched.bytes),
+        Ok(fetched) => Read::Data(fetched.watermarks, fetched.bytes, fetched.aborted),
         Err(error) => Read::Refused(fetch_fault(&error)),
     }
 }
@@ -295,10 +296,16 @@ fn partition_answer(version: i16, answer: PartitionData, read: Read) -> Partitio
         Read::Diverging { epoch, end_offset } => answer.with_diverging_epoch(
             EpochEndOffset::default().with_epoch(epoch).with_end_offset(end_offset),
         ),
-        Read::Data(marks, bytes) => {
+        Read::Data(marks, bytes, aborted) => {
+            let aborted = aborted.into_iter().map(|aborted| {
+                response::AbortedTransaction::default()
+                    .with_producer_id(ProducerId(aborted.producer_id))
+                    .with_first_offset(aborted.first_offset)
+            });
             let answer = answer
                 .with_high_watermark(marks.high_watermark)
                 .with_last_stable_offset(marks.last_stable)
+                .with_aborted_transactions(Some(aborted.collect()))
                 .with_records(Some(bytes));
             if version >= 5 { answer.with_log_start_offset(marks.log_start) } else { answer }
         }

@@ -1,5 +1,7 @@
 //! Which APIs are served, in which versions, and the way from a request to its answer.
 
+mod add_offsets_to_txn;
+mod add_partitions_to_txn;
 mod alter_configs;
 mod api_versions;
 mod configs;
@@ -12,16 +14,21 @@ mod describe_cluster;
 mod describe_configs;
 mod describe_groups;
 mod describe_log_dirs;
+mod describe_producers;
+mod describe_transactions;
+mod end_txn;
 mod fetch;
 mod fetch_parts;
 mod find_coordinator;
 mod group_parts;
 mod heartbeat;
 mod incremental_alter_configs;
+mod init_producer_id;
 mod join_group;
 mod leave_group;
 mod list_groups;
 mod list_offsets;
+mod list_transactions;
 mod metadata;
 mod offset_commit;
 mod offset_delete;
@@ -32,6 +39,8 @@ mod produce_parts;
 mod sasl_authenticate;
 mod sasl_handshake;
 mod sync_group;
+mod transactions;
+mod txn_offset_commit;
 
 use std::sync::Arc;
 
@@ -41,6 +50,7 @@ use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, StrBytes};
 use tokio::sync::Notify;
 
 use crate::context::{Context, Session};
+use crate::profile::Profile;
 use crate::security::sasl::SaslState;
 use crate::wire::budget::Held;
 use crate::wire::head::{self, Start};
@@ -58,14 +68,28 @@ pub struct Served {
     pub min: i16,
     /// The highest.
     pub max: i16,
+    /// Whether only the profile kafka has it.
+    pub kafka_only: bool,
+}
+
+impl Served {
+    /// Whether brokers of this profile serve it.
+    #[must_use]
+    pub fn is_in(&self, profile: Profile) -> bool {
+        !self.kafka_only || profile == Profile::Kafka
+    }
 }
 
 const fn served(key: ApiKey, versions: (i16, i16)) -> Served {
-    Served { key, advertised: versions.0, min: versions.0, max: versions.1 }
+    Served { key, advertised: versions.0, min: versions.0, max: versions.1, kafka_only: false }
+}
+
+const fn kafka_only(key: ApiKey, versions: (i16, i16)) -> Served {
+    Served { kafka_only: true, ..served(key, versions) }
 }
 
 /// Every API that is served, by key.
-pub const SERVED: [Served; 28] = [
+pub const SERVED: [Served; 36] = [
     Served { advertised: produce::ADVERTISED, ..served(ApiKey::Produce, produce::VERSIONS) },
     served(ApiKey::Fetch, fetch::VERSIONS),
     served(ApiKey::ListOffsets, list_offsets::VERSIONS),
@@ -84,7 +108,12 @@ pub const SERVED: [Served; 28] = [
     served(ApiKey::CreateTopics, create_topics::VERSIONS),
     served(ApiKey::DeleteTopics, delete_topics::VERSIONS),
     served(ApiKey::DeleteRecords, delete_records::VERSIONS),
+    kafka_only(ApiKey::InitProducerId, init_producer_id::VERSIONS),
     served(ApiKey::OffsetForLeaderEpoch, offset_for_leader_epoch::VERSIONS),
+    kafka_only(ApiKey::AddPartitionsToTxn, add_partitions_to_txn::VERSIONS),
+    kafka_only(ApiKey::AddOffsetsToTxn, add_offsets_to_txn::VERSIONS),
+    kafka_only(ApiKey::EndTxn, end_txn::VERSIONS),
+    kafka_only(ApiKey::TxnOffsetCommit, txn_offset_commit::VERSIONS),
     served(ApiKey::DescribeConfigs, describe_configs::VERSIONS),
     served(ApiKey::AlterConfigs, alter_configs::VERSIONS),
     served(ApiKey::DescribeLogDirs, describe_log_dirs::VERSIONS),
@@ -94,6 +123,9 @@ pub const SERVED: [Served; 28] = [
     served(ApiKey::IncrementalAlterConfigs, incremental_alter_configs::VERSIONS),
     served(ApiKey::OffsetDelete, offset_delete::VERSIONS),
     served(ApiKey::DescribeCluster, describe_cluster::VERSIONS),
+    kafka_only(ApiKey::DescribeProducers, describe_producers::VERSIONS),
+    kafka_only(ApiKey::DescribeTransactions, describe_transactions::VERSIONS),
+    kafka_only(ApiKey::ListTransactions, list_transactions::VERSIONS),
 ];
 
 /// Topics that Kafka keeps for itself; here there are none, and none can be made by these names.
@@ -173,10 +205,15 @@ async fn route(
     let served = SERVED
         .iter()
         .find(|served| served.key as i16 == start.api_key)
+        .filter(|served| served.is_in(context.rules.profile))
         .ok_or(Closing::NotServed(start))?;
     if !(served.min..=served.max).contains(&version) {
         if served.key == ApiKey::ApiVersions {
-            return Ok(reply(Start { version: 0, ..start }, &api_versions::unknown_version()));
+            let profile = context.rules.profile;
+            return Ok(reply(
+                Start { version: 0, ..start },
+                &api_versions::unknown_version(profile),
+            ));
         }
         return Err(Closing::NotServed(start));
     }
@@ -203,8 +240,7 @@ async fn dispatch(
     key: ApiKey,
     body: Bytes,
 ) -> Result<Reply, Closing> {
-    let session = &peer.session;
-    let version = start.version;
+    let (session, version) = (&peer.session, start.version);
     Ok(match key {
         ApiKey::Produce => return produce::reply(cx, session, start, read(start, body)?).await,
         ApiKey::Fetch => return fetch::reply(cx, peer, start, read(start, body)?).await,
@@ -229,7 +265,9 @@ async fn dispatch(
         ApiKey::FindCoordinator => {
             reply(start, &find_coordinator::answer(cx, version, &read(start, body)?))
         }
-        ApiKey::ApiVersions => reply(start, &api_versions::answer(version, &read(start, body)?)),
+        ApiKey::ApiVersions => {
+            reply(start, &api_versions::answer(cx, version, &read(start, body)?))
+        }
         ApiKey::CreateTopics => {
             reply(start, &create_topics::answer(cx, session, version, read(start, body)?).await)
         }
@@ -288,6 +326,46 @@ async fn dispatch_to_groups(
         ApiKey::DeleteGroups => reply(start, &delete_groups::answer(cx, read(start, body)?).await),
         ApiKey::OffsetDelete => {
             reply(start, &offset_delete::answer(cx, &peer.session, read(start, body)?).await)
+        }
+        _ => return dispatch_transactional(cx, &peer.session, start, key, body).await,
+    })
+}
+
+/// The requests of producers with ids and transactions, and those that look at them.
+async fn dispatch_transactional(
+    cx: &Arc<Context>,
+    session: &Session,
+    start: Start,
+    key: ApiKey,
+    body: Bytes,
+) -> Result<Reply, Closing> {
+    let version = start.version;
+    Ok(match key {
+        ApiKey::InitProducerId => {
+            reply(start, &init_producer_id::answer(cx, session, version, read(start, body)?).await)
+        }
+        ApiKey::AddPartitionsToTxn => reply(
+            start,
+            &add_partitions_to_txn::answer(cx, session, version, read(start, body)?).await,
+        ),
+        ApiKey::AddOffsetsToTxn => reply(
+            start,
+            &add_offsets_to_txn::answer(cx, session, version, read(start, body)?).await,
+        ),
+        ApiKey::EndTxn => {
+            reply(start, &end_txn::answer(cx, session, version, read(start, body)?).await)
+        }
+        ApiKey::TxnOffsetCommit => {
+            reply(start, &txn_offset_commit::answer(cx, session, version, read(start, body)?).await)
+        }
+        ApiKey::DescribeProducers => {
+            reply(start, &describe_producers::answer(cx, session, &read(start, body)?))
+        }
+        ApiKey::DescribeTransactions => {
+            reply(start, &describe_transactions::answer(cx, session, &read(start, body)?))
+        }
+        ApiKey::ListTransactions => {
+            reply(start, &list_transactions::answer(cx, session, version, &read(start, body)?))
         }
         _ => return Err(Closing::NotServed(start)),
     })

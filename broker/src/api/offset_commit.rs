@@ -119,7 +119,17 @@ fn find(
 }
 
 fn offset_of(asked: &OffsetCommitRequestPartition) -> Result<GroupOffset, Fault> {
-    let metadata = asked.committed_metadata.as_deref().unwrap_or_default();
+    let metadata = asked.committed_metadata.as_deref();
+    group_offset(asked.committed_offset, asked.committed_leader_epoch, metadata)
+}
+
+/// An offset with its metadata, which may be too long.
+pub(super) fn group_offset(
+    offset: i64,
+    leader_epoch: i32,
+    metadata: Option<&str>,
+) -> Result<GroupOffset, Fault> {
+    let metadata = metadata.unwrap_or_default();
     if metadata.len() > MAX_METADATA_BYTES {
         let message = format!(
             "the metadata of an offset is too long: length_bytes={} limit={MAX_METADATA_BYTES}",
@@ -127,9 +137,5 @@ fn offset_of(asked: &OffsetCommitRequestPartition) -> Result<GroupOffset, Fault>
         );
         return Err(Fault::new(ResponseError::OffsetMetadataTooLarge, message));
     }
-    Ok(GroupOffset {
-        offset: asked.committed_offset,
-        leader_epoch: asked.committed_leader_epoch,
-        metadata: metadata.to_owned(),
-    })
+    Ok(GroupOffset { offset, leader_epoch, metadata: metadata.to_owned() })
 }

@@ -1,5 +1,7 @@
 //! OffsetFetch, versions 1 to 9: committed offsets of a group, from 8 of several. Null topics are
 //! all that the group has and the user may see; what was never committed is -1, without an error.
+//! Who asks for stable offsets (from 7) is told UNSTABLE_OFFSET_COMMIT where a transaction holds
+//! one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use kafka_protocol::messages::offset_fetch_response::{
     OffsetFetchResponseTopic, OffsetFetchResponseTopics,
 };
 use kafka_protocol::messages::{OffsetFetchRequest, OffsetFetchResponse, TopicName};
-use tidelog::{GroupError, GroupOffset};
+use tidelog::{GroupError, GroupOffset, Partition};
 
 use super::text;
 use crate::context::{Context, Session, off_the_loop};
@@ -58,7 +60,8 @@ fn fetch(
         let asked = request.topics.as_ref().map(|topics| {
             topics.iter().map(|topic| (&topic.name, topic.partition_indexes.as_slice())).collect()
         });
-        return match committed(context, session, &request.group_id, asked) {
+        let wanted = Wanted { group: &request.group_id, stable: request.require_stable };
+        return match committed(context, session, wanted, asked) {
             Ok(found) => response.with_topics(single(version, found)),
             Err(fault) if version >= 2 => response.with_error_code(fault.code),
             Err(_) => response,
@@ -69,7 +72,8 @@ fn fetch(
             topics.iter().map(|topic| (&topic.name, topic.partition_indexes.as_slice())).collect()
         });
         let answer = OffsetFetchResponseGroup::default().with_group_id(group.group_id.clone());
-        match committed(context, session, &group.group_id, asked) {
+        let wanted = Wanted { group: &group.group_id, stable: request.require_stable };
+        match committed(context, session, wanted, asked) {
             Ok(found) => answer.with_topics(several(found)),
             Err(fault) => answer.with_error_code(fault.code),
         }
@@ -77,13 +81,31 @@ fn fetch(
     response.with_groups(groups.collect())
 }
 
+/// Whose offsets are wanted, and whether only those that no open transaction may change.
+#[derive(Debug, Clone, Copy)]
+struct Wanted<'a> {
+    group: &'a str,
+    stable: bool,
+}
+
+impl Wanted<'_> {
+    fn check(&self, context: &Context, partition: &Partition) -> Result<(), Fault> {
+        if self.stable && context.engine.is_group_offset_staged(self.group, partition) {
+            let message = "an open transaction holds an offset of the group for this partition";
+            return Err(Fault::new(ResponseError::UnstableOffsetCommit, message));
+        }
+        Ok(())
+    }
+}
+
 fn committed(
     context: &Context,
     session: &Session,
-    group: &str,
+    wanted: Wanted<'_>,
     asked: Option<Vec<(&TopicName, &[i32])>>,
 ) -> Result<Committed, Fault> {
-    let Some(asked) = asked else { return all(context, session, group) };
+    let group = wanted.group;
+    let Some(asked) = asked else { return all(context, session, wanted) };
     let mut topics = Committed::new();
     for (name, indices) in asked {
         let allowed = session.access.allows(Action::Describe, name);
@@ -94,7 +116,10 @@ fn committed(
             let found = match partition {
                 _ if !allowed => Err(Fault::not_allowed()),
                 None => Ok(None),
-                Some(at) => Ok(context.engine.group_offset(group, &at).map_err(unavailable)?),
+                Some(at) => match wanted.check(context, &at) {
+                    Ok(()) => Ok(context.engine.group_offset(group, &at).map_err(unavailable)?),
+                    Err(fault) => Err(fault),
+                },
             };
             partitions.push((index, found));
         }
@@ -103,10 +128,10 @@ fn committed(
     Ok(topics)
 }
 
-fn all(context: &Context, session: &Session, group: &str) -> Result<Committed, Fault> {
+fn all(context: &Context, session: &Session, wanted: Wanted<'_>) -> Result<Committed, Fault> {
     let mut topics = Committed::new();
     let mut places: HashMap<String, usize> = HashMap::new();
-    for (partition, offset) in context.engine.group_offsets(group).map_err(unavailable)? {
+    for (partition, offset) in context.engine.group_offsets(wanted.group).map_err(unavailable)? {
         let topic = partition.topic();
         let name = topic.name().as_str();
         if !session.access.allows(Action::Describe, name) {
@@ -116,7 +141,8 @@ fn all(context: &Context, session: &Session, group: &str) -> Result<Committed, F
             topics.push((TopicName(text(name)), Vec::new()));
             topics.len() - 1
         });
-        topics[place].1.push((partition.index(), Ok(Some(offset))));
+        let found = wanted.check(context, &partition).map(|()| Some(offset));
+        topics[place].1.push((partition.index(), found));
     }
     Ok(topics)
 }

@@ -2,29 +2,31 @@
 //! nothing without a word where they are not. One request is one append transaction: a batch
 //! refused refuses all, and every partition carries the code of the first culprit in the order of
 //! the request, with a message that names it. With `--independent-partitions` each partition stands
-//! or falls by itself, as in Kafka. From 13 on topics have ids. Acknowledgements of 0 have no
-//! answer; a refused request closes the connection then.
+//! or falls by itself, as in Kafka. From 12 on partitions come into a producer transaction by what
+//! is sent to them; from 13 on topics have ids. Acknowledgements of 0 have no answer; a refused
+//! request closes the connection then.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::produce_response::{
     BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
 };
 use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
-use tidelog::types::{Durability, TopicId};
+use tidelog::types::{Durability, ProducerIdentity, TopicId};
 use tidelog::{
-    AppendError, AppendTransaction, CommitError, CommittedBatch, NotWritten, Partition, Refusal,
-    Topic,
+    AppendError, AppendTransaction, CommitError, Committed, CommittedBatch, NotWritten, Partition,
+    Refusal, Ticket, Topic,
 };
 
 use super::produce_parts::{self, AskedTopic, Parts};
+use super::transactions::{self, Knows};
 use super::{Closing, INTERNAL_TOPICS, Reply, reply as encoded, text};
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::{Fault, sentence};
 use crate::profile::{Acks, batch_bits};
-use crate::security::Action;
+use crate::security::{Access, Action};
 use crate::wire::head::Start;
 
 pub(super) const VERSIONS: (i16, i16) = (3, 13);
@@ -32,6 +34,10 @@ pub(super) const ADVERTISED: i16 = 0;
 /// The first version whose clients know zstd.
 const WITH_ZSTD: i16 = 7;
 const ZSTD: u8 = 4;
+/// The first version that knows TRANSACTION_ABORTABLE.
+const WITH_ABORTABLE: i16 = 11;
+/// The first version that adds partitions to a producer transaction.
+const ADDS_PARTITIONS: i16 = 12;
 /// The first version whose answer has the log start.
 const WITH_LOG_START: i16 = 5;
 /// The first version whose answer has messages and errors of records.
@@ -85,66 +91,122 @@ async fn append(
     };
     let (parts, acks, checked) =
         if large { off_the_loop(context, work).await } else { work(context) };
-    let Checked { transaction, mut outcomes } = checked;
-    let Ok(acks) = acks else { return (parts, finish(outcomes, Vec::new())) };
-    let appended = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
-    if appended == 0 {
-        return (parts, finish(outcomes, Vec::new()));
-    }
-    let committed = match commit(context, transaction, context.rules.durability(acks)).await {
-        Ok(committed) => committed,
-        Err(fault) => {
-            for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_ok()) {
-                *outcome = Err(fault.clone());
+    let Checked { appends, mut outcomes } = checked;
+    let Ok(acks) = acks else { return (parts, finish(outcomes)) };
+    let durability = context.rules.durability(acks);
+    // All are under way, in their order, before the first is waited for.
+    let mut under_way = Vec::with_capacity(appends.len());
+    for Append { transaction, at, adds } in appends {
+        match add_partitions(context, parts.transactional_id.as_deref(), adds).await {
+            Ok(()) => under_way.push((submit(context, transaction, durability).await, at)),
+            Err(fault) => {
+                at.into_iter().for_each(|part| outcomes[part] = Some(Err(fault.clone())));
             }
-            Vec::new()
         }
-    };
-    (parts, finish(outcomes, committed))
+    }
+    for (submitted, at) in under_way {
+        let committed = match submitted {
+            Submitted::UnderWay(ticket) => ticket.await,
+            Submitted::Done(committed) => committed,
+        };
+        let committed = committed.map_err(|error| commit_fault(&error, version));
+        for (place, part) in at.into_iter().enumerate() {
+            outcomes[part] = match &committed {
+                Ok(committed) => Some(Ok(committed.batches[place])),
+                Err(fault) => Some(Err(fault.clone())),
+            };
+        }
+    }
+    (parts, finish(outcomes))
 }
 
-/// Gives each part that was appended its place, in order.
-fn finish(checked: Vec<Result<(), Fault>>, committed: Vec<CommittedBatch>) -> Outcomes {
-    let mut committed = committed.into_iter();
-    checked
-        .into_iter()
-        .map(|outcome| {
-            outcome.map(|()| committed.next().expect("a commit places every batch it was given"))
+/// What became of each part, once all of them are settled.
+fn finish(outcomes: Vec<Option<Result<CommittedBatch, Fault>>>) -> Outcomes {
+    let settled = outcomes.into_iter();
+    settled.map(|outcome| outcome.expect("what was not refused was appended")).collect()
+}
+
+/// Adds the partitions of transactional batches to the transaction of their producer.
+async fn add_partitions(
+    context: &Arc<Context>,
+    transactional_id: Option<&str>,
+    adds: Adds,
+) -> Result<(), Fault> {
+    let Some(id) = transactional_id.filter(|_| !adds.is_empty()) else { return Ok(()) };
+    let id = id.to_owned();
+    let work = move |context: &Context| {
+        adds.into_iter().try_for_each(|((producer_id, producer_epoch), partitions)| {
+            let producer = ProducerIdentity { producer_id, producer_epoch };
+            context.engine.add_partitions_of_append(&id, producer, &partitions)
         })
-        .collect()
+    };
+    let added = off_the_loop(context, work).await;
+    added.map_err(|error| transactions::fault(&error, Knows { fenced: false, abortable: true }))
 }
 
-async fn commit(
+/// A transaction that was handed to the engine.
+enum Submitted {
+    UnderWay(Ticket<Result<Committed, CommitError>>),
+    Done(Result<Committed, CommitError>),
+}
+
+async fn submit(
     context: &Arc<Context>,
     transaction: AppendTransaction,
     durability: Durability,
-) -> Result<Vec<CommittedBatch>, Fault> {
-    let committed = match transaction.submit(durability) {
-        Ok(ticket) => ticket.await,
+) -> Submitted {
+    match transaction.submit(durability) {
+        Ok(ticket) => Submitted::UnderWay(ticket),
         // A full queue: to commit waits for room, where nobody else waits for it.
         Err(CommitError::NotWritten { reason: NotWritten::QueueFull { .. }, transaction }) => {
-            off_the_loop(context, move |_| transaction.commit(durability)).await
+            let commit = move |_: &Context| transaction.commit(durability);
+            Submitted::Done(off_the_loop(context, commit).await)
         }
-        Err(error) => Err(error),
-    };
-    committed.map(|committed| committed.batches).map_err(|error| commit_fault(&error))
+        Err(error) => Submitted::Done(Err(error)),
+    }
 }
 
-fn commit_fault(error: &CommitError) -> Fault {
+fn commit_fault(error: &CommitError, version: i16) -> Fault {
     match error {
         // Clients read this code as "possibly written", and try again.
         CommitError::OutcomeUnknown(_) => {
             Fault::new(ResponseError::RequestTimedOut, sentence(error))
         }
         CommitError::Refused { reason: Refusal::UnknownPartition { .. }, .. } => Fault::unknown(),
+        CommitError::Refused { reason: Refusal::ProducerTransaction { source, .. }, .. } => {
+            let knows = Knows { fenced: false, abortable: version >= WITH_ABORTABLE };
+            Fault::new(transactions::code(source, knows), sentence(source))
+        }
+        CommitError::Refused { reason, .. } => {
+            Fault { code: reason.code(), message: sentence(reason), records: Vec::new() }
+        }
         _ => Fault::storage(error),
     }
 }
 
-/// A transaction with the batches that passed, and what became of each part.
+/// The batches that passed, and what was refused.
 struct Checked {
+    appends: Vec<Append>,
+    /// The fault of each part that was refused.
+    outcomes: Vec<Option<Result<CommittedBatch, Fault>>>,
+}
+
+/// Batches that are committed together, and the parts of the request that they are.
+struct Append {
     transaction: AppendTransaction,
-    outcomes: Vec<Result<(), Fault>>,
+    at: Vec<usize>,
+    adds: Adds,
+}
+
+/// The partitions that come into producer transactions, by producer id and epoch.
+type Adds = BTreeMap<(i64, i16), Vec<Partition>>;
+
+impl Checked {
+    /// Every part is refused.
+    fn none(faults: Vec<Fault>) -> Self {
+        let outcomes = faults.into_iter().map(|fault| Some(Err(fault))).collect();
+        Self { appends: Vec::new(), outcomes }
+    }
 }
 
 struct Checks<'a> {
@@ -156,50 +218,81 @@ struct Checks<'a> {
 
 impl Checks<'_> {
     /// One part refused refuses all.
-    fn all_or_none(&self, access: &crate::security::Access) -> Checked {
-        let mut transaction = self.context.engine.append_transaction();
+    fn all_or_none(&self, access: &Access) -> Checked {
         let count = self.parts.list.len();
-        if let Err(fault) = self.acks {
-            return Checked { transaction, outcomes: vec![Err(fault.clone()); count] };
+        let common = self.acks.map_err(Clone::clone).and_then(|_| self.producer(access));
+        if let Err(fault) = common {
+            return Checked::none(vec![fault; count]);
         }
+        let mut append = self.append();
         let topics = self.topics(access);
         for at in 0..count {
-            let Err(fault) = self.part(&topics, at, &mut transaction) else { continue };
+            let Err(fault) = self.part(&topics, at, &mut append) else { continue };
             let culprit = self.parts.name(at);
             let others = Fault {
                 code: fault.code,
                 message: format!("refused with {culprit}, where {}", fault.message),
                 records: Vec::new(),
             };
-            let mut outcomes = vec![Err(others); count];
-            outcomes[at] = Err(Fault { message: format!("{culprit}: {}", fault.message), ..fault });
-            return Checked { transaction, outcomes };
+            let mut faults = vec![others; count];
+            faults[at] = Fault { message: format!("{culprit}: {}", fault.message), ..fault };
+            return Checked::none(faults);
         }
-        Checked { transaction, outcomes: vec![Ok(()); count] }
+        let appends = if count == 0 { Vec::new() } else { vec![append] };
+        Checked { appends, outcomes: vec![None; count] }
     }
 
-    /// Each part stands or falls by itself, but for a transactional one without a transactional id.
-    fn each(&self, access: &crate::security::Access) -> Checked {
-        let mut transaction = self.context.engine.append_transaction();
-        let parts = &self.parts.list;
-        let checked: Result<(), Fault> =
-            parts.iter().try_for_each(|part| self.transactional(part.records.as_ref()));
-        if let Err(fault) = checked {
-            return Checked { transaction, outcomes: vec![Err(fault); parts.len()] };
+    /// Each part stands or falls by itself, but for what the transactional id decides. What a
+    /// producer may append is only known when it is committed, so that its batches are then
+    /// committed one by one.
+    fn each(&self, access: &Access) -> Checked {
+        let count = self.parts.list.len();
+        if let Err(fault) = self.producer(access) {
+            return Checked::none(vec![fault; count]);
         }
+        let one_by_one = self.parts.has_producers();
         let topics = self.topics(access);
-        let outcomes = (0..parts.len())
-            .map(|at| {
-                self.part(&topics, at, &mut transaction).map_err(|fault| Fault {
-                    message: format!("{}: {}", self.parts.name(at), fault.message),
-                    ..fault
-                })
-            })
-            .collect();
-        Checked { transaction, outcomes }
+        let mut checked = Checked { appends: Vec::new(), outcomes: vec![None; count] };
+        let mut append = self.append();
+        for at in 0..count {
+            if let Err(fault) = self.part(&topics, at, &mut append) {
+                let message = format!("{}: {}", self.parts.name(at), fault.message);
+                checked.outcomes[at] = Some(Err(Fault { message, ..fault }));
+                continue;
+            }
+            if one_by_one {
+                checked.appends.push(std::mem::replace(&mut append, self.append()));
+            }
+        }
+        if !append.at.is_empty() {
+            checked.appends.push(append);
+        }
+        checked
     }
 
-    fn topics(&self, access: &crate::security::Access) -> Vec<Result<Topic, Fault>> {
+    /// An append of the request's producer.
+    fn append(&self) -> Append {
+        let mut transaction = self.context.engine.append_transaction();
+        if let Some(id) = &self.parts.transactional_id {
+            transaction.transactional_id(id, self.version >= ADDS_PARTITIONS);
+        }
+        Append { transaction, at: Vec::new(), adds: Adds::new() }
+    }
+
+    /// Whether the user may append batches of producer transactions, where there are any.
+    fn producer(&self, access: &Access) -> Result<(), Fault> {
+        if !self.parts.is_transactional() {
+            return Ok(());
+        }
+        let allowed = |id: &String| access.allows_transactional_id(id);
+        if self.parts.transactional_id.as_ref().is_some_and(allowed) {
+            return Ok(());
+        }
+        let message = "a batch of a producer transaction wants a transactional id that is granted";
+        Err(Fault::new(ResponseError::TransactionalIdAuthorizationFailed, message))
+    }
+
+    fn topics(&self, access: &Access) -> Vec<Result<Topic, Fault>> {
         let find = |topic: &AskedTopic| {
             if INTERNAL_TOPICS.contains(&topic.name.as_str()) {
                 return Err(Fault::invalid_name("the topic is internal"));
@@ -218,7 +311,7 @@ impl Checks<'_> {
         &self,
         topics: &[Result<Topic, Fault>],
         at: usize,
-        transaction: &mut AppendTransaction,
+        append: &mut Append,
     ) -> Result<(), Fault> {
         let part = &self.parts.list[at];
         if part.repeated {
@@ -236,17 +329,12 @@ impl Checks<'_> {
         }
         self.acks.map_err(Clone::clone)?;
         self.context.rules.check(records)?;
-        self.transactional(Some(records))?;
-        transaction.batch(&partition, records.clone()).map_err(|error| append_fault(&error))
-    }
-
-    fn transactional(&self, records: Option<&Bytes>) -> Result<(), Fault> {
-        let transactional = records.is_some_and(|records| {
-            batch_bits::is_readable(records) && batch_bits::is_transactional(records)
-        });
-        if transactional && !self.parts.transactional {
-            let message = "a batch of a producer transaction wants a transactional id";
-            return Err(Fault::new(ResponseError::TransactionalIdAuthorizationFailed, message));
+        let added = append.transaction.batch(&partition, records.clone());
+        added.map_err(|error| append_fault(&error))?;
+        append.at.push(at);
+        if self.version >= ADDS_PARTITIONS && batch_bits::is_transactional(records) {
+            let producer = (batch_bits::producer_id(records), batch_bits::producer_epoch(records));
+            append.adds.entry(producer).or_default().push(partition);
         }
         Ok(())
     }
@@ -269,9 +357,14 @@ fn response(version: i16, parts: Parts, outcomes: Outcomes) -> ProduceResponse {
         let answer = PartitionProduceResponse::default().with_index(part.index);
         topics[part.topic].partition_responses.push(match outcome {
             Ok(committed) => {
+                // As Kafka: of a retried batch the time that it was stored with.
+                let time = match committed.is_duplicate {
+                    true => Some(committed.max_timestamp),
+                    false => committed.log_append_time,
+                };
                 let answer = answer
                     .with_base_offset(committed.base_offset)
-                    .with_log_append_time_ms(committed.log_append_time.unwrap_or(-1));
+                    .with_log_append_time_ms(time.unwrap_or(-1));
                 if version >= WITH_LOG_START {
                     answer.with_log_start_offset(committed.log_start)
                 } else {

@@ -7,6 +7,8 @@ use bytes::Bytes;
 use kafka_protocol::messages::{ProduceRequest, TopicName};
 use uuid::Uuid;
 
+use crate::profile::batch_bits;
+
 /// The first version that names topics by id.
 const BY_ID: i16 = 13;
 
@@ -38,8 +40,8 @@ pub(super) struct Part {
 pub(super) struct Parts {
     pub(super) topics: Vec<AskedTopic>,
     pub(super) list: Vec<Part>,
-    /// Whether the request has a transactional id.
-    pub(super) transactional: bool,
+    /// The transactional id, where the request has one.
+    pub(super) transactional_id: Option<String>,
 }
 
 impl Parts {
@@ -55,6 +57,21 @@ impl Parts {
         }
     }
 
+    /// Whether any batch belongs to a producer transaction.
+    pub(super) fn is_transactional(&self) -> bool {
+        self.batches().any(batch_bits::is_transactional)
+    }
+
+    /// Whether any batch has a producer id.
+    pub(super) fn has_producers(&self) -> bool {
+        self.batches().any(|batch| batch_bits::producer_id(batch) >= 0)
+    }
+
+    fn batches(&self) -> impl Iterator<Item = &Bytes> {
+        let records = self.list.iter().filter_map(|part| part.records.as_ref());
+        records.filter(|records| batch_bits::is_readable(records))
+    }
+
     /// Bytes of all record sets.
     pub(super) fn record_bytes(&self) -> usize {
         self.list.iter().filter_map(|part| part.records.as_ref()).map(Bytes::len).sum()
@@ -63,8 +80,8 @@ impl Parts {
 
 /// Takes a request apart.
 pub(super) fn of(version: i16, request: ProduceRequest) -> Parts {
-    let transactional = request.transactional_id.is_some();
-    let mut parts = Parts { topics: Vec::new(), list: Vec::new(), transactional };
+    let transactional_id = request.transactional_id.map(|id| id.to_string());
+    let mut parts = Parts { topics: Vec::new(), list: Vec::new(), transactional_id };
     let mut topics: HashMap<(TopicName, Uuid), usize> = HashMap::new();
     let mut places: HashMap<(usize, i32), usize> = HashMap::new();
     for topic in request.topic_data {

@@ -1,9 +1,9 @@
-//! Grants: lines `USER ACTION TOPIC` that say what a user may do. What no line allows is refused.
+//! Grants: lines `USER ACTION NAME` that say what a user may do. What no line allows is refused.
 
 use std::collections::HashMap;
 use std::fmt;
 
-/// What can be granted. Each includes describing the topic.
+/// What can be granted, of topics but for the last. Each of a topic includes describing it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Action {
@@ -19,10 +19,12 @@ pub enum Action {
     Delete = 16,
     /// Change the configuration, and add partitions.
     AlterConfigs = 32,
+    /// Use a transactional id; the name is that of the id, and no topic is meant.
+    TransactionalIdWrite = 64,
 }
 
 /// Every action.
-const ALL: u8 = 63;
+const ALL: u8 = 127;
 
 /// The lines of a grants file.
 #[derive(Debug, Default)]
@@ -93,9 +95,12 @@ impl Grants {
             "Create" => Action::Create as u8,
             "Delete" => Action::Delete as u8,
             "AlterConfigs" => Action::AlterConfigs as u8,
+            "TransactionalIdWrite" => Action::TransactionalIdWrite as u8,
             "All" => ALL,
             _ => return Err(GrantsError::Action { line, action: word.to_owned() }),
-        } | Action::Describe as u8;
+        };
+        let of_id_only = bits == Action::TransactionalIdWrite as u8;
+        let bits = if of_id_only { bits } else { bits | Action::Describe as u8 };
         let user = self.users.entry(user.to_owned()).or_default();
         match topic.strip_suffix('*') {
             Some(prefix) if !prefix.contains('*') => {
@@ -123,6 +128,17 @@ impl Grants {
     }
 }
 
+impl Grants {
+    /// Whether a line allows this user to do this with anything at all.
+    #[must_use]
+    pub fn allow_any(&self, user: &str, action: Action) -> bool {
+        self.users.get(user).is_some_and(|grants| {
+            let by_prefix = grants.prefixes.iter().map(|(_, bits)| bits);
+            grants.topics.values().chain(by_prefix).any(|bits| bits & action as u8 != 0)
+        })
+    }
+}
+
 impl fmt::Display for GrantsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -131,8 +147,8 @@ impl fmt::Display for GrantsError {
             }
             Self::Action { line, action } => write!(
                 f,
-                "an action is KafkaRead, KafkaWrite, Create, Delete, Describe, AlterConfigs or \
-                 All: line={line} action={action}"
+                "an action is KafkaRead, KafkaWrite, Create, Delete, Describe, AlterConfigs, \
+                 TransactionalIdWrite or All: line={line} action={action}"
             ),
             Self::Topic { line, topic } => write!(
                 f,
@@ -148,13 +164,14 @@ impl std::error::Error for GrantsError {}
 mod tests {
     use super::*;
 
-    const ACTIONS: [Action; 6] = [
+    const ACTIONS: [Action; 7] = [
         Action::Describe,
         Action::KafkaRead,
         Action::KafkaWrite,
         Action::Create,
         Action::Delete,
         Action::AlterConfigs,
+        Action::TransactionalIdWrite,
     ];
 
     fn allowed(grants: &Grants, user: &str, topic: &str) -> Vec<Action> {
@@ -170,6 +187,17 @@ mod tests {
         assert_eq!(allowed(&grants, "ann", "audit"), []);
         assert_eq!(allowed(&grants, "ann", "orders2"), []);
         assert_eq!(allowed(&grants, "bob", "orders"), []);
+    }
+
+    #[test]
+    fn a_transactional_id_is_granted_by_itself() {
+        let text = "ann TransactionalIdWrite pay-*\nann KafkaWrite orders\nbob Describe t";
+        let grants = Grants::parse(text).unwrap();
+        assert_eq!(allowed(&grants, "ann", "pay-1"), [Action::TransactionalIdWrite]);
+        assert_eq!(allowed(&grants, "ann", "orders"), [Action::Describe, Action::KafkaWrite]);
+        assert!(grants.allow_any("ann", Action::KafkaWrite));
+        assert!(!grants.allow_any("bob", Action::KafkaWrite));
+        assert!(!grants.allow_any("cid", Action::Describe));
     }
 
     #[test]

@@ -55,6 +55,22 @@ impl Access {
         }
     }
 
+    /// Whether the connection may use this transactional id.
+    #[must_use]
+    pub fn allows_transactional_id(&self, id: &str) -> bool {
+        self.allows(Action::TransactionalIdWrite, id)
+    }
+
+    /// Whether the connection may write any topic: then it may have a producer id.
+    #[must_use]
+    pub fn writes_any(&self) -> bool {
+        match (&self.grants, &self.user) {
+            (None, _) => true,
+            (Some(grants), Some(user)) => grants.allow_any(user, Action::KafkaWrite),
+            (Some(_), None) => false,
+        }
+    }
+
     /// Kafka's bits of what the connection may do with a topic.
     #[must_use]
     pub fn topic_operations(&self, topic: &str) -> i32 {

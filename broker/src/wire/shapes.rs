@@ -77,6 +77,14 @@ pub fn of(api: ApiKey) -> Option<&'static Body> {
         ApiKey::CreatePartitions => &CREATE_PARTITIONS,
         ApiKey::IncrementalAlterConfigs => &INCREMENTAL_ALTER_CONFIGS,
         ApiKey::DescribeCluster => &DESCRIBE_CLUSTER,
+        ApiKey::InitProducerId => &INIT_PRODUCER_ID,
+        ApiKey::AddPartitionsToTxn => &ADD_PARTITIONS_TO_TXN,
+        ApiKey::AddOffsetsToTxn => &ADD_OFFSETS_TO_TXN,
+        ApiKey::EndTxn => &END_TXN,
+        ApiKey::TxnOffsetCommit => &TXN_OFFSET_COMMIT,
+        ApiKey::DescribeProducers => &DESCRIBE_PRODUCERS,
+        ApiKey::DescribeTransactions => &DESCRIBE_TRANSACTIONS,
+        ApiKey::ListTransactions => &LIST_TRANSACTIONS,
         _ => return None,
     })
 }
@@ -298,3 +306,62 @@ static INCREMENTAL_ENTRY: Struct = plain(&[field(TEXT), field(I8), field(TEXT_OR
 
 static DESCRIBE_CLUSTER: Body =
     Body { flexible_since: 0, body: plain(&[field(BOOL), since(1, I8), since(2, BOOL)]) };
+
+static INIT_PRODUCER_ID: Body = Body {
+    flexible_since: 2,
+    body: plain(&[field(TEXT_OR_NULL), field(I32), since(3, I64), since(3, I16)]),
+};
+
+static ADD_PARTITIONS_TO_TXN: Body = Body {
+    flexible_since: 3,
+    body: plain(&[
+        since(4, list(&TXN_WITH_PARTITIONS)),
+        until(3, TEXT),
+        until(3, I64),
+        until(3, I16),
+        until(3, list(&NUMBERED_TOPIC)),
+    ]),
+};
+static TXN_WITH_PARTITIONS: Struct =
+    plain(&[field(TEXT), field(I64), field(I16), field(BOOL), field(list(&NUMBERED_TOPIC))]);
+/// A topic's name and numbers of its partitions.
+static NUMBERED_TOPIC: Struct = plain(&[field(TEXT), field(values(&I32))]);
+
+static ADD_OFFSETS_TO_TXN: Body =
+    Body { flexible_since: 3, body: plain(&[field(TEXT), field(I64), field(I16), field(TEXT)]) };
+
+static END_TXN: Body =
+    Body { flexible_since: 3, body: plain(&[field(TEXT), field(I64), field(I16), field(BOOL)]) };
+
+static TXN_OFFSET_COMMIT: Body = Body {
+    flexible_since: 3,
+    body: plain(&[
+        field(TEXT),
+        field(TEXT),
+        field(I64),
+        field(I16),
+        since(3, I32),
+        since(3, TEXT),
+        since(3, TEXT_OR_NULL),
+        field(list(&TXN_OFFSET_TOPIC)),
+    ]),
+};
+static TXN_OFFSET_TOPIC: Struct = plain(&[field(TEXT), field(list(&TXN_OFFSET_PARTITION))]);
+static TXN_OFFSET_PARTITION: Struct =
+    plain(&[field(I32), field(I64), since(2, I32), field(TEXT_OR_NULL)]);
+
+static DESCRIBE_PRODUCERS: Body =
+    Body { flexible_since: 0, body: plain(&[field(list(&NUMBERED_TOPIC))]) };
+
+static DESCRIBE_TRANSACTIONS: Body =
+    Body { flexible_since: 0, body: plain(&[field(values(&TEXT))]) };
+
+static LIST_TRANSACTIONS: Body = Body {
+    flexible_since: 0,
+    body: plain(&[
+        field(values(&TEXT)),
+        field(values(&I64)),
+        since(1, I64),
+        since(2, TEXT_OR_NULL),
+    ]),
+};

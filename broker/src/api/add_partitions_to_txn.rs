@@ -1,0 +1,165 @@
+//! AddPartitionsToTxn, versions 0 to 5: partitions come into a transaction, all of them or none. Of
+//! a request with a partition that cannot, the others are OPERATION_NOT_ATTEMPTED. From 4 on, which
+//! Kafka's brokers use among themselves, a request has several transactions, each by itself, and
+//! may only ask whether partitions are in one.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use kafka_protocol::error::ResponseError;
+use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
+use kafka_protocol::messages::add_partitions_to_txn_response::{
+    AddPartitionsToTxnPartitionResult, AddPartitionsToTxnResult, AddPartitionsToTxnTopicResult,
+};
+use kafka_protocol::messages::{
+    AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, TransactionalId,
+};
+use tidelog::Partition;
+use tidelog::producer::transaction::ProducerTransactionError as Refused;
+use tidelog::types::ProducerIdentity;
+
+use super::transactions::{self, Knows, allowed, fault, identity};
+use crate::context::{Context, Session, off_the_loop};
+use crate::fault::Fault;
+use crate::security::Action;
+
+pub(super) const VERSIONS: (i16, i16) = (0, 5);
+/// The first version with several transactions.
+const MANY_TRANSACTIONS: i16 = 4;
+
+/// What a request wants of one transaction.
+#[derive(Debug, Clone, Copy)]
+struct Wanted<'a> {
+    id: &'a TransactionalId,
+    given: ProducerIdentity,
+    verify_only: bool,
+    topics: &'a [AddPartitionsToTxnTopic],
+}
+
+pub(super) async fn answer(
+    context: &Arc<Context>,
+    session: &Session,
+    version: i16,
+    request: AddPartitionsToTxnRequest,
+) -> AddPartitionsToTxnResponse {
+    let session = session.clone();
+    let work = move |context: &Context| add(context, &session, version, &request);
+    off_the_loop(context, work).await
+}
+
+fn add(
+    context: &Context,
+    session: &Session,
+    version: i16,
+    request: &AddPartitionsToTxnRequest,
+) -> AddPartitionsToTxnResponse {
+    let response = AddPartitionsToTxnResponse::default();
+    let knows = Knows { abortable: true, ..Knows::coordinator(version) };
+    if version < MANY_TRANSACTIONS {
+        let wanted = Wanted {
+            id: &request.v3_and_below_transactional_id,
+            given: identity(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
+            verify_only: false,
+            topics: &request.v3_and_below_topics,
+        };
+        let results = one(context, session, knows, wanted);
+        return response.with_results_by_topic_v3_and_below(results);
+    }
+    let results = request.transactions.iter().map(|transaction| {
+        let wanted = Wanted {
+            id: &transaction.transactional_id,
+            given: identity(transaction.producer_id, transaction.producer_epoch),
+            verify_only: transaction.verify_only,
+            topics: &transaction.topics,
+        };
+        AddPartitionsToTxnResult::default()
+            .with_transactional_id(transaction.transactional_id.clone())
+            .with_topic_results(one(context, session, knows, wanted))
+    });
+    response.with_results_by_transaction(results.collect())
+}
+
+fn one(
+    context: &Context,
+    session: &Session,
+    knows: Knows,
+    wanted: Wanted<'_>,
+) -> Vec<AddPartitionsToTxnTopicResult> {
+    if let Err(fault) = allowed(session, wanted.id) {
+        return results(wanted.topics, |_, _| fault.code);
+    }
+    let found = |topic: &AddPartitionsToTxnTopic, index| -> Result<Partition, Fault> {
+        let topic = context.topic(&session.access, Action::KafkaWrite, &topic.name)?;
+        topic.partition(index).map_err(|_| Fault::unknown())
+    };
+    let asked = wanted
+        .topics
+        .iter()
+        .flat_map(|topic| topic.partitions.iter().map(move |&index| (topic, index)));
+    let checked: Result<Vec<Partition>, Fault> =
+        asked.map(|(topic, index)| found(topic, index)).collect();
+    let Ok(partitions) = checked else {
+        let not_attempted = ResponseError::OperationNotAttempted.code();
+        return results(wanted.topics, |topic, index| {
+            found(topic, index).err().map_or(not_attempted, |fault| fault.code)
+        });
+    };
+    if wanted.verify_only {
+        return verified(context, knows, wanted);
+    }
+    let added = context.engine.add_partitions_to_transaction(wanted.id, wanted.given, &partitions);
+    let code = added.err().map_or(0, |error| fault(&error, knows).code);
+    results(wanted.topics, |_, _| code)
+}
+
+/// Which partitions are in the transaction.
+fn verified(
+    context: &Context,
+    knows: Knows,
+    wanted: Wanted<'_>,
+) -> Vec<AddPartitionsToTxnTopicResult> {
+    let described = context.engine.describe_transactional_id(wanted.id);
+    let current = described.as_ref().map(|held| held.producer);
+    let refused = match current {
+        Some(current) if current == wanted.given => None,
+        Some(current) if current.producer_id == wanted.given.producer_id => {
+            Some(Refused::ProducerFenced { given: wanted.given, current })
+        }
+        _ => Some(Refused::InvalidProducerIdMapping {
+            producer_id: wanted.given.producer_id,
+            held_by: current.map(|current| current.producer_id),
+        }),
+    };
+    if let Some(refused) = refused {
+        let code = transactions::code(&refused, knows).code();
+        return results(wanted.topics, |_, _| code);
+    }
+    let partitions = described.iter().flat_map(|held| &held.partitions);
+    let name = |partition: &Partition| partition.topic().name().to_string();
+    let held: HashSet<(String, i32)> =
+        partitions.map(|partition| (name(partition), partition.index())).collect();
+    let absent = ResponseError::TransactionAbortable.code();
+    results(
+        wanted.topics,
+        |topic, index| {
+            if held.contains(&(topic.name.to_string(), index)) { 0 } else { absent }
+        },
+    )
+}
+
+fn results(
+    topics: &[AddPartitionsToTxnTopic],
+    code: impl Fn(&AddPartitionsToTxnTopic, i32) -> i16,
+) -> Vec<AddPartitionsToTxnTopicResult> {
+    let results = topics.iter().map(|topic| {
+        let partitions = topic.partitions.iter().map(|&index| {
+            AddPartitionsToTxnPartitionResult::default()
+                .with_partition_index(index)
+                .with_partition_error_code(code(topic, index))
+        });
+        AddPartitionsToTxnTopicResult::default()
+            .with_name(topic.name.clone())
+            .with_results_by_partition(partitions.collect())
+    });
+    results.collect()
+}

@@ -1,0 +1,54 @@
+//! DescribeProducers, version 0: what partitions know of producers.
+
+use kafka_protocol::messages::describe_producers_response::{
+    PartitionResponse, ProducerState, TopicResponse,
+};
+use kafka_protocol::messages::{DescribeProducersRequest, DescribeProducersResponse, ProducerId};
+
+use super::text;
+use crate::context::{Context, Session};
+use crate::fault::Fault;
+use crate::security::Action;
+
+pub(super) const VERSIONS: (i16, i16) = (0, 0);
+
+pub(super) fn answer(
+    context: &Context,
+    session: &Session,
+    request: &DescribeProducersRequest,
+) -> DescribeProducersResponse {
+    let topics = request.topics.iter().map(|topic| {
+        let partitions = topic.partition_indexes.iter().map(|&index| {
+            let answer = PartitionResponse::default().with_partition_index(index);
+            match producers(context, session, &topic.name, index) {
+                Ok(producers) => answer.with_active_producers(producers),
+                Err(fault) => {
+                    answer.with_error_code(fault.code).with_error_message(Some(text(fault.message)))
+                }
+            }
+        });
+        TopicResponse::default().with_name(topic.name.clone()).with_partitions(partitions.collect())
+    });
+    DescribeProducersResponse::default().with_topics(topics.collect())
+}
+
+fn producers(
+    context: &Context,
+    session: &Session,
+    topic: &str,
+    index: i32,
+) -> Result<Vec<ProducerState>, Fault> {
+    let topic = context.topic(&session.access, Action::KafkaRead, topic)?;
+    let partition = topic.partition(index).map_err(|_| Fault::unknown())?;
+    let producers = context.engine.describe_producers(&partition);
+    let states = producers.into_iter().map(|producer| {
+        ProducerState::default()
+            .with_producer_id(ProducerId(producer.producer_id))
+            .with_producer_epoch(i32::from(producer.producer_epoch))
+            .with_last_sequence(producer.last_sequence)
+            .with_last_timestamp(producer.last_timestamp)
+            .with_coordinator_epoch(producer.coordinator_epoch.unwrap_or(-1))
+            .with_current_txn_start_offset(producer.open_first_offset.unwrap_or(-1))
+    });
+    Ok(states.collect())
+}

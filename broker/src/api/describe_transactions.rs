@@ -1,0 +1,64 @@
+//! DescribeTransactions, version 0: where transactional ids stand.
+
+use std::collections::BTreeMap;
+
+use kafka_protocol::error::ResponseError;
+use kafka_protocol::messages::describe_transactions_response::{TopicData, TransactionState};
+use kafka_protocol::messages::{
+    DescribeTransactionsRequest, DescribeTransactionsResponse, ProducerId, TopicName,
+    TransactionalId,
+};
+
+use super::text;
+use super::transactions::allowed;
+use crate::context::{Context, Session};
+use crate::fault::Fault;
+use crate::security::Action;
+
+pub(super) const VERSIONS: (i16, i16) = (0, 0);
+
+pub(super) fn answer(
+    context: &Context,
+    session: &Session,
+    request: &DescribeTransactionsRequest,
+) -> DescribeTransactionsResponse {
+    let states = request.transactional_ids.iter().map(|id| {
+        let state = state(context, session, id)
+            .unwrap_or_else(|fault| TransactionState::default().with_error_code(fault.code));
+        state.with_transactional_id(id.clone())
+    });
+    DescribeTransactionsResponse::default().with_transaction_states(states.collect())
+}
+
+fn state(
+    context: &Context,
+    session: &Session,
+    id: &TransactionalId,
+) -> Result<TransactionState, Fault> {
+    if id.is_empty() {
+        return Err(Fault::invalid_request("a transactional id must not be empty"));
+    }
+    allowed(session, id)?;
+    let held = context.engine.describe_transactional_id(id).ok_or_else(|| {
+        let message = "there is no such transactional id";
+        Fault::new(ResponseError::TransactionalIdNotFound, message)
+    })?;
+    let mut topics: BTreeMap<String, Vec<i32>> = BTreeMap::new();
+    for partition in &held.partitions {
+        let name = partition.topic().name().as_str();
+        if session.access.allows(Action::Describe, name) {
+            topics.entry(name.to_owned()).or_default().push(partition.index());
+        }
+    }
+    let topics = topics.into_iter().map(|(name, mut partitions)| {
+        partitions.sort_unstable();
+        TopicData::default().with_topic(TopicName(text(name))).with_partitions(partitions)
+    });
+    Ok(TransactionState::default()
+        .with_transaction_state(text(held.state.name()))
+        .with_transaction_timeout_ms(held.timeout_ms)
+        .with_transaction_start_time_ms(held.started_at)
+        .with_producer_id(ProducerId(held.producer.producer_id))
+        .with_producer_epoch(held.producer.producer_epoch)
+        .with_topics(topics.collect()))
+}

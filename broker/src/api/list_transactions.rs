@@ -1,0 +1,108 @@
+//! ListTransactions, versions 0 to 2: transactional ids by state, by producer id, by how long their
+//! transaction is open (from 1) and by a pattern of their names (from 2).
+
+use kafka_protocol::error::ResponseError;
+use kafka_protocol::messages::list_transactions_response::TransactionState;
+use kafka_protocol::messages::{
+    ListTransactionsRequest, ListTransactionsResponse, ProducerId, TransactionalId,
+};
+use regex::{Regex, RegexBuilder};
+use tidelog::ProducerTransactionDescription;
+
+use super::text;
+use crate::context::{Context, Session};
+use crate::fault::Fault;
+
+pub(super) const VERSIONS: (i16, i16) = (0, 2);
+/// The first version that asks for a duration.
+const WITH_DURATION: i16 = 1;
+/// The first version that asks for a pattern.
+const WITH_PATTERN: i16 = 2;
+/// What a compiled pattern may cost in memory.
+const MAX_PATTERN_BYTES: usize = 1024 * 1024;
+/// Kafka's states. Those of its two-phase end are known, and nothing is ever in one.
+const STATES: [&str; 8] = [
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+];
+
+pub(super) fn answer(
+    context: &Context,
+    session: &Session,
+    version: i16,
+    request: &ListTransactionsRequest,
+) -> ListTransactionsResponse {
+    let response = ListTransactionsResponse::default();
+    let pattern = match pattern(version, request) {
+        Ok(pattern) => pattern,
+        Err(fault) => return response.with_error_code(fault.code),
+    };
+    let now = context.clock.now_ms();
+    let wanted = |held: &ProducerTransactionDescription| {
+        let id = held.transactional_id.as_str();
+        let states = &request.state_filters;
+        let producers = &request.producer_id_filters;
+        let is_young = version >= WITH_DURATION
+            && request.duration_filter >= 0
+            && now.saturating_sub(held.started_at) <= request.duration_filter;
+        (states.is_empty() || states.iter().any(|state| state.as_str() == held.state.name()))
+            && (producers.is_empty() || producers.contains(&ProducerId(held.producer.producer_id)))
+            && !is_young
+            && pattern.as_ref().is_none_or(|pattern| pattern.is_match(id))
+            && session.access.allows_transactional_id(id)
+    };
+    let known = context.engine.transactional_ids();
+    let states = known.into_iter().filter(wanted).map(|held| {
+        TransactionState::default()
+            .with_transactional_id(TransactionalId(text(held.transactional_id)))
+            .with_producer_id(ProducerId(held.producer.producer_id))
+            .with_transaction_state(text(held.state.name()))
+    });
+    let unknown = request.state_filters.iter().filter(|state| !STATES.contains(&state.as_str()));
+    response
+        .with_unknown_state_filters(unknown.cloned().collect())
+        .with_transaction_states(states.collect())
+}
+
+/// The pattern that whole names must match.
+fn pattern(version: i16, request: &ListTransactionsRequest) -> Result<Option<Regex>, Fault> {
+    let asked = request.transactional_id_pattern.as_deref().filter(|asked| !asked.is_empty());
+    let Some(asked) = asked.filter(|_| version >= WITH_PATTERN) else { return Ok(None) };
+    // By itself first, so that nothing in it can close the group around it.
+    let alone = RegexBuilder::new(asked).size_limit(MAX_PATTERN_BYTES).build();
+    let whole = format!("^(?:{asked})$");
+    let whole = RegexBuilder::new(&whole).size_limit(MAX_PATTERN_BYTES).build();
+    alone
+        .and(whole)
+        .map(Some)
+        .map_err(|error| Fault::new(ResponseError::InvalidRegularExpression, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compiled(asked: &'static str, version: i16) -> Result<Option<Regex>, i16> {
+        let request =
+            ListTransactionsRequest::default().with_transactional_id_pattern(Some(text(asked)));
+        pattern(version, &request).map_err(|fault| fault.code)
+    }
+
+    #[test]
+    fn a_pattern_is_for_whole_names_and_one_that_is_none_is_told_so() {
+        let found = compiled("a|b.", 2).unwrap().unwrap();
+        for (name, matches) in [("a", true), ("bc", true), ("ab", false), ("xa", false)] {
+            assert_eq!(found.is_match(name), matches, "{name}");
+        }
+        assert!(compiled("", 2).unwrap().is_none() && compiled("(", 1).unwrap().is_none());
+        for none in ["(", "a)|(b", "(?:", "x{99999}{99999}"] {
+            assert_eq!(compiled(none, 2).unwrap_err(), 128, "{none}");
+        }
+    }
+}
