@@ -144,6 +144,12 @@ pub struct Metrics {
     pub aborted_producer_transactions: u64,
     /// Producers that partitions remember, each partition's counted.
     pub producer_count: u64,
+    /// Transactional ids that are known.
+    pub transactional_id_count: u64,
+    /// Producer transactions that are open.
+    pub open_producer_transactions: u64,
+    /// For how long the oldest of them is open: it holds back the last stable offset.
+    pub oldest_producer_transaction_ms: u64,
     /// Commits that failed and of which nothing exists.
     pub unwritten_commits: u64,
     /// Groups of commits that were written with one call.

@@ -135,6 +135,8 @@ fn a_transaction_of_either_protocol_is_seen_when_it_has_ended_and_in_all_partiti
         for partition in [0, 1] {
             assert_eq!(read(&mut client, partition), (0, 0, vec![]));
         }
+        let metrics = broker.engine.metrics();
+        assert_eq!((metrics.transactional_id_count, metrics.open_producer_transactions), (1, 1));
         let (code, next) = end(&mut client, end_txn, "pay", holder, true);
         assert_eq!(code, 0);
         assert_eq!(next.epoch, if end_txn == SECOND.1 { 1 } else { 0 });

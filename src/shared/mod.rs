@@ -269,6 +269,11 @@ impl Shared {
             }
         }
         let (max_dirty_percent, max_overdue_ms) = self.cleaning.most();
+        let now_ms = self.clock.now_ms();
+        let transactions = self.transactions.lock();
+        let transactional_id_count = transactions.len() as u64;
+        let (open_producer_transactions, oldest_since) = transactions.open_since(now_ms);
+        drop(transactions);
         Metrics {
             cleaner_max_dirty_percent: max_dirty_percent,
             cleaner_max_overdue_ms: max_overdue_ms,
@@ -284,6 +289,9 @@ impl Shared {
             uncleanable_partitions: self.cleaning.failure_count(),
             dirty_offsets,
             producer_count: self.producers.known(),
+            transactional_id_count,
+            open_producer_transactions,
+            oldest_producer_transaction_ms: now_ms.abs_diff(oldest_since),
             topic_count,
             partition_count,
             leader_epoch: self.session.leader_epoch,

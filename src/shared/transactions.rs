@@ -11,11 +11,11 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::catalog::{Catalog, Partition};
 use crate::error::{Corruption, StorageError};
 use crate::keyspace::{
-    GroupRow, PendingOffsetKey, ProducerTransactionRow, decode_producer_transaction_key,
-    pending_offsets_range, producer_transactions_range,
+    GroupRow, PendingOffsetKey, ProducerTransactionRow, ProducerTransactionState,
+    decode_producer_transaction_key, pending_offsets_range, producer_transactions_range,
 };
 use crate::store::{Direction, Read};
-use crate::types::{PartitionId, ProducerId, TopicId};
+use crate::types::{PartitionId, ProducerId, TimestampMs, TopicId};
 use crate::write_batch::Family;
 
 /// Which offset of a group an open transaction holds.
@@ -157,6 +157,14 @@ impl TransactionIds {
     /// Those whose open transaction holds offsets.
     pub fn staging(&self) -> impl Iterator<Item = (&String, &HeldId)> {
         self.staging.iter().filter_map(|id| self.ids.get_key_value(id))
+    }
+
+    /// How many are open, and since when the oldest of them is; `now_ms` where none is.
+    #[must_use]
+    pub fn open_since(&self, now_ms: TimestampMs) -> (u64, TimestampMs) {
+        let rows = self.ids.values().map(|held| &held.row);
+        let open = rows.filter(|row| row.state == ProducerTransactionState::Ongoing);
+        open.fold((0, now_ms), |(count, oldest), row| (count + 1, oldest.min(row.started_at)))
     }
 
     /// Whether an open transaction holds an offset here.

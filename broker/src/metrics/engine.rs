@@ -9,10 +9,14 @@ use tidelog::metrics::HistogramValues;
 #[must_use]
 pub fn text(metrics: &Metrics) -> String {
     let mut out = String::new();
-    for (name, help, value) in counters(metrics).into_iter().chain(removals(metrics)) {
+    for (name, help, value) in
+        counters(metrics).into_iter().chain(removals(metrics)).chain(producers(metrics))
+    {
         single(&mut out, &format!("{name}_total"), "counter", help, value);
     }
-    for (name, help, value) in gauges(metrics).into_iter().chain(space(metrics)) {
+    for (name, help, value) in
+        gauges(metrics).into_iter().chain(space(metrics)).chain(open(metrics))
+    {
         single(&mut out, name, "gauge", help, value);
     }
     let histograms = [
@@ -77,6 +81,45 @@ fn removals(metrics: &Metrics) -> [Figure; 12] {
             "failed_maintenance",
             "Rounds of maintenance that failed and were tried again.",
             metrics.failed_maintenance.into(),
+        ),
+    ]
+}
+
+/// What producers with ids have done.
+fn producers(metrics: &Metrics) -> [Figure; 3] {
+    [
+        (
+            "duplicate_batches",
+            "Batches that were stored already when they were sent again.",
+            metrics.duplicate_batches.into(),
+        ),
+        (
+            "committed_producer_transactions",
+            "Producer transactions that were committed.",
+            metrics.committed_producer_transactions.into(),
+        ),
+        (
+            "aborted_producer_transactions",
+            "Producer transactions that were aborted.",
+            metrics.aborted_producer_transactions.into(),
+        ),
+    ]
+}
+
+/// What is known of producers with ids.
+fn open(metrics: &Metrics) -> [Figure; 4] {
+    [
+        ("producers", "Producers that partitions remember.", metrics.producer_count.into()),
+        ("transactional_ids", "Transactional ids.", metrics.transactional_id_count.into()),
+        (
+            "open_producer_transactions",
+            "Producer transactions that are open.",
+            metrics.open_producer_transactions.into(),
+        ),
+        (
+            "oldest_producer_transaction_ms",
+            "For how long the oldest of them is open.",
+            metrics.oldest_producer_transaction_ms.into(),
         ),
     ]
 }
