@@ -79,6 +79,11 @@ fn ended_before(
         ProducerTransactionState::Empty => {
             Err(ProducerTransactionError::ProducerFenced { given, current: row.current })
         }
+        // What was opened since belongs to the producer id that took the place of this one.
+        ProducerTransactionState::Ongoing if given.producer_id != row.current.producer_id => {
+            let (producer_id, held_by) = (given.producer_id, Some(row.current.producer_id));
+            Err(ProducerTransactionError::InvalidProducerIdMapping { producer_id, held_by })
+        }
         state => Err(ProducerTransactionError::InvalidTxnState { kind, state }),
     }
 }
@@ -267,6 +272,12 @@ mod tests {
             ..row.clone()
         };
         assert!(is_unmapped(&ask(&next, 32766, Commit, RaisesEpoch)), "one end later");
+        let opened = ProducerTransactionRow {
+            current: identity(9, 0),
+            previous: identity(5, 32766),
+            ..open(0)
+        };
+        assert!(is_unmapped(&ask(&opened, 32766, Commit, RaisesEpoch)), "the next is open");
     }
 
     #[test]
