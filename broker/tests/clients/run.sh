@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs unmodified clients against the broker: confluent-kafka, kafka-python, kafkajs, Java, kcat; in both profiles,
-# with independent partitions, over TLS with a login, in groups, and while the broker is killed.
+# with independent partitions, over TLS with a login, in groups, in transactions, and while the broker is killed.
 #
 # The libraries are kept in ~/.cache/tidelog-clients. A tool that is missing is said and left out; whatever fails fails
 # the run. TIDELOG_BROKER names a broker that is built already.
@@ -12,6 +12,9 @@ here="$root/broker/tests/clients"
 
 # What makes a member of a group, by each library, and in which kinds of groups it can be.
 declare -A members=() kinds=()
+
+# What runs a client's transactions.
+declare -A transactions=()
 
 # What runs a client; each is called with its command line, and missing where its tool is.
 declare -A clients=()
@@ -29,12 +32,14 @@ prepare_python() {
         readers+=("confluent-$version")
         members["confluent-$version"]="$python $here/member_confluent.py"
         kinds["confluent-$version"]="eager cooperative static"
+        transactions["confluent-$version"]="$python $here/transactions_confluent.py"
     done
     python_with "${kafka_python[@]}"
     clients[kafka-python]="$python $here/kafka_python.py"
     watcher="$python $here/groups.py"
     members[kafka-python]="$python $here/member_kafka_python.py"
     kinds[kafka-python]="eager cooperative static"
+    transactions[kafka-python]="$python $here/transactions_kafka_python.py"
     readers+=(kafka-python)
 }
 
@@ -55,6 +60,7 @@ prepare_kafkajs() {
     clients[kafkajs]="node $here/kafkajs.js"
     members[kafkajs]="node $here/member_kafkajs.js"
     kinds[kafkajs]="eager"
+    transactions[kafkajs]="node $here/transactions_kafkajs.js"
     readers+=(kafkajs)
 }
 
@@ -62,7 +68,7 @@ prepare_kafkajs() {
 install_java() {
     mvn --quiet --batch-mode -Dstyle.color=never --file "$here/java/pom.xml" dependency:copy-dependencies \
         -DoutputDirectory="$1"
-    javac -d "$1" -cp "$1/*" "$here/java/Client.java" "$here/java/Member.java"
+    javac -d "$1" -cp "$1/*" "$here"/java/*.java
 }
 
 prepare_java() {
@@ -76,6 +82,7 @@ prepare_java() {
     export ROWS="$here/rows.txt"
     members[java]="java -Xshare:auto -XX:TieredStopAtLevel=1 -cp $cache/$name:$cache/$name/* Member"
     kinds[java]="eager cooperative static"
+    transactions[java]="java -Xshare:auto -XX:TieredStopAtLevel=1 -cp $cache/$name:$cache/$name/* Transactions"
     clients[java]="java -Xshare:auto -XX:TieredStopAtLevel=1 -cp $cache/$name:$cache/$name/* Client"
     readers+=(java)
 }
@@ -236,6 +243,23 @@ run_groups() {
     stop_broker groups "$broker"
 }
 
+# Commits, aborts, offsets inside them and a producer that takes over, by each library, under both rules.
+run_transactions() {
+    local name words rule options
+    for rule in atomic independent; do
+        options=()
+        [[ "$rule" == atomic ]] || options=(--independent-partitions)
+        start_broker "transactions-$rule" --group-initial-rebalance-delay-ms 0 "${options[@]}"
+        for name in "${!transactions[@]}"; do
+            read -ra words <<<"${transactions[$name]}"
+            in_background "transactions, $rule, $name" env "KAFKA_BOOTSTRAP=$address" \
+                timeout 100 "${words[@]}" "tx-$name"
+        done
+        finish
+        stop_broker "transactions-$rule" "$broker"
+    done
+}
+
 # Producers, a consumer and a group that live on while the broker is killed under them again and again.
 run_restarts() {
     has_python || return 0
@@ -255,5 +279,6 @@ run_profile event-broker
 run_independent
 run_secured
 run_groups
+run_transactions
 run_restarts
 say "clients: all passed in $SECONDS s: ${readers[*]}"
