@@ -50,6 +50,19 @@ fn a_member_that_waits_for_an_answer_is_not_silent() {
 }
 
 #[test]
+fn whose_wait_ends_with_anothers_session_has_a_new_session_of_its_own() {
+    let mut world = World::two(Settings::default());
+    world.join(&member("a"));
+    world.join(&member("b"));
+    let waiting = world.sync("b", 3, &[]);
+    // Both sessions would end in this instant, and the end of the first answers the second.
+    world.pass(SESSION);
+    assert_eq!(world.synced(waiting), Err(RebalanceInProgress));
+    assert_eq!(world.heartbeat("a", 3), Err(UnknownMemberId));
+    assert_eq!(world.heartbeat("b", 3), Err(RebalanceInProgress));
+}
+
+#[test]
 fn who_leaves_while_it_waits_is_told_that_it_is_unknown() {
     let mut world = World::two(Settings::default());
     let waiting = world.come("c");
