@@ -15,7 +15,9 @@ use crate::catalog::Partition;
 use crate::commit::{Change, FramePlan, Moment, Outcome, Promise, Verdict};
 use crate::error::StorageError;
 use crate::keyspace::{GroupRow, decode_group_key, group_prefix};
-use crate::shared::{GroupOffset, Shared, TooLong, check_lengths, group_offset_key};
+use crate::shared::{
+    GroupOffset, NegativeOffset, Shared, TooLong, check_lengths, group_offset_key,
+};
 use crate::store::Direction;
 use crate::types::{CommitSequence, Durability};
 use crate::write_batch::Family;
@@ -26,6 +28,8 @@ use crate::write_batch::Family;
 pub enum GroupError {
     /// A name or the metadata of an offset is too long; nothing was committed.
     TooLong(TooLong),
+    /// An offset is negative; nothing was committed.
+    NegativeOffset(NegativeOffset),
     /// A topic was deleted since the handle was made; nothing was committed.
     UnknownPartition {
         /// The partition.
@@ -35,7 +39,8 @@ pub enum GroupError {
     Storage(StorageError),
 }
 
-/// Commits offsets of a group: all of them or none. Of one partition twice the last counts.
+/// Commits offsets of a group: all of them or none. Of one partition twice the last counts. What
+/// they are is the caller's to check: see [`check_offsets`].
 ///
 /// # Errors
 /// [`GroupError`]: a name that is too long, a topic that is gone, or the storage.
@@ -181,6 +186,7 @@ impl From<crate::error::Corruption> for GroupError {
 impl fmt::Display for GroupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NegativeOffset(_) => f.write_str("an offset of the group is none"),
             Self::TooLong(_) => f.write_str("a name or an offset of the group is too long"),
             Self::UnknownPartition { partition } => {
                 write!(f, "the topic is gone: partition={partition}")
@@ -194,6 +200,7 @@ impl std::error::Error for GroupError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::TooLong(source) => Some(source),
+            Self::NegativeOffset(source) => Some(source),
             Self::Storage(error) => Some(error),
             Self::UnknownPartition { .. } => None,
         }

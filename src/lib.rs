@@ -70,7 +70,9 @@ pub use record::{Codec, Header, Record, RecordBatch};
 pub use recovery::{OpenError, Recovered};
 pub use retention::{DeleteRecordsError, OffsetTarget, RetentionReport};
 pub use scan::{Scan, ScanError, ScannedRecord, Snapshot};
-pub use shared::{CleanerLag, GroupOffset, ProducerIdError, TooLong, TooManyProducers};
+pub use shared::{
+    CleanerLag, GroupOffset, NegativeOffset, ProducerIdError, TooLong, TooManyProducers,
+};
 pub use topics::{AddPartitionsError, AlterTopicError, CreateTopicError, DeleteTopicError};
 pub use types::{
     Durability, Isolation, LeaderEpoch, Offset, TimestampMs, TopicId, TopicName, Visibility,

@@ -4,7 +4,10 @@
 mod common;
 
 use common::TestEngine;
-use tidelog::{Clock, Engine, GroupError, GroupOffset, Partition, TooLong, TopicConfig};
+use tidelog::{
+    Clock, Engine, FetchError, FetchOptions, GroupError, GroupOffset, Partition, TooLong,
+    TopicConfig,
+};
 
 fn offset(offset: i64, metadata: &str) -> GroupOffset {
     GroupOffset { offset, leader_epoch: 3, metadata: metadata.to_owned() }
@@ -83,6 +86,7 @@ fn a_name_or_metadata_one_byte_above_its_limit_is_refused() {
     assert_eq!(engine.group_offset("g", &topic[0]).unwrap(), Some(offset(1, &note)));
 }
 
+// TOP-02
 #[test]
 fn offsets_go_with_their_topic_and_one_made_anew_has_none() {
     let test = TestEngine::new();
@@ -174,4 +178,36 @@ fn offsets_expire_at_their_time_of_commit_but_for_those_of_the_topics_named() {
     assert_eq!(engine.group_offsets("g").unwrap().len(), 2);
     assert_eq!(engine.expire_group_offsets("g", first + 1, Vec::new()).unwrap(), 2);
     assert!(engine.groups().unwrap().is_empty());
+}
+
+// OFF-01
+#[test]
+fn a_negative_offset_is_refused_and_what_was_committed_before_stays() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let [partition, _] = &partitions(&engine, "t")[..] else { panic!("two") };
+    engine.commit_group_offsets("g", vec![(partition.clone(), offset(7, ""))]).unwrap();
+    for negative in [-1, -5, i64::MIN] {
+        let all =
+            vec![(partition.clone(), offset(9, "")), (partition.clone(), offset(negative, ""))];
+        let refused = engine.commit_group_offsets("g", all).unwrap_err();
+        assert!(matches!(refused, GroupError::NegativeOffset(_)), "{refused}");
+        let found = engine.group_offset("g", partition).unwrap().unwrap();
+        assert_eq!(found.offset, 7);
+    }
+    // A broker keeps what its client sends, as Kafka does.
+    engine.commit_group_offsets_as_sent("g", vec![(partition.clone(), offset(-5, ""))]).unwrap();
+    assert_eq!(engine.group_offset("g", partition).unwrap().unwrap().offset, -5);
+}
+
+// OFF-02
+#[test]
+fn an_offset_behind_the_end_is_kept_and_a_fetch_there_is_out_of_range() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let [partition, _] = &partitions(&engine, "t")[..] else { panic!("two") };
+    engine.commit_group_offsets("g", vec![(partition.clone(), offset(50, ""))]).unwrap();
+    assert_eq!(engine.group_offset("g", partition).unwrap().unwrap().offset, 50);
+    let fetched = engine.fetch(partition, 50, FetchOptions::new()).unwrap_err();
+    assert!(matches!(fetched, FetchError::OffsetOutOfRange { .. }), "{fetched}");
 }

@@ -246,6 +246,7 @@ fn a_batch_of_a_producer_transaction_needs_the_transactional_id() {
     assert!(append.is_empty());
 }
 
+// TOP-07
 #[test]
 fn above_the_limit_new_producers_are_refused_and_known_ones_go_on() {
     let test = TestEngine::with(|config| config.max_producers(2));
@@ -260,4 +261,5 @@ fn above_the_limit_new_producers_are_refused_and_known_ones_go_on() {
     let again = one_partition(&engine, "t", &[]);
     assert_eq!(engine.metrics().producer_count, 0);
     assert_eq!(send(&engine, &again, (2, 0, 70), "v"), Ok(0), "a topic made anew knows nobody");
+    assert_eq!(send(&engine, &again, (2, 0, 71), "v"), Ok(1));
 }

@@ -8,7 +8,7 @@ use tidelog::io::simulated::PowerLoss;
 use tidelog::producer::transaction::{EndProtocol, ProducerTransactionError};
 use tidelog::record::MarkerKind;
 use tidelog::rules::{BrokenRules, Rule};
-use tidelog::{Durability, InitProducer, ProduceError, Record};
+use tidelog::{Durability, InitProducer, ProduceError, ProducerError, Record};
 
 const DAY_MS: u64 = 86_400_000;
 
@@ -165,4 +165,37 @@ fn behind_the_last_epoch_comes_a_new_producer_id_also_with_a_transaction_open() 
     send(&engine, "p", next, &partition, 0).unwrap();
     engine.end_transaction("p", next, MarkerKind::Commit, EndProtocol::RaisesEpoch).unwrap();
     assert_eq!(committed(&engine, &partition), ["v"]);
+}
+
+// TXN-20
+#[test]
+fn a_fence_that_cannot_be_written_burns_no_epoch_and_an_empty_abort_fences_nobody() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let partition = one_partition(&engine, "t", &[]);
+    let holder = engine.init_producer("p", INIT).unwrap();
+    send(&engine, "p", holder, &partition, 0).unwrap();
+    test.disk.set_capacity(Some(0));
+    for _ in 0..100 {
+        let failed = engine.init_producer("p", INIT).unwrap_err();
+        assert!(matches!(failed, ProducerError::NotWritten(_)), "{failed:?}");
+    }
+    test.disk.set_capacity(None);
+    let held = engine.describe_transactional_id("p").unwrap();
+    assert_eq!(held.producer, holder, "the one that wrote is not fenced yet");
+    assert!(engine.init_producer("p", INIT).unwrap_err().is_retriable());
+    let fenced = engine.describe_transactional_id("p").unwrap().producer;
+    assert_eq!(fenced.producer_epoch, holder.producer_epoch + 1, "it rose once");
+
+    let holder = engine.init_producer("p", INIT).unwrap();
+    send(&engine, "p", holder, &partition, 0).unwrap();
+    let (commit, abort) = (MarkerKind::Commit, MarkerKind::Abort);
+    let next = engine.end_transaction("p", holder, commit, EndProtocol::RaisesEpoch).unwrap();
+    let refused = engine.end_transaction("p", next, abort, EndProtocol::KeepsEpoch).unwrap_err();
+    let refused = refusal(refused);
+    assert!(matches!(refused, ProducerTransactionError::InvalidTxnState { .. }), "{refused}");
+    let next = engine.end_transaction("p", next, abort, EndProtocol::RaisesEpoch).unwrap();
+    send(&engine, "p", next, &partition, 0).unwrap();
+    engine.end_transaction("p", next, commit, EndProtocol::RaisesEpoch).unwrap();
+    assert_eq!(committed(&engine, &partition).len(), 2);
 }

@@ -9,7 +9,9 @@ use common::{NOW_MS, TestEngine, assert_verified, one_partition};
 use tidelog::producer::transaction::{EndProtocol, ProducerTransactionError};
 use tidelog::record::{BatchBuilder, MarkerKind};
 use tidelog::types::ProducerIdentity;
-use tidelog::{CommitError, Durability, FetchOptions, Isolation, Record, TopicConfig};
+use tidelog::{
+    CommitError, Durability, FetchOptions, Isolation, OffsetQuery, Record, TopicConfig, Visibility,
+};
 
 #[test]
 fn nothing_of_a_transaction_is_read_before_its_end_and_then_all_of_it_in_all_partitions() {
@@ -259,4 +261,34 @@ fn records_deleted_inside_an_open_transaction_leave_the_rest_of_it_unstable() {
     drop(engine);
     test.kill();
     assert_verified(&test.open());
+}
+
+// WMK-09, WMK-12
+#[test]
+fn fetches_and_lookups_of_committed_data_end_before_the_first_record_of_an_open_transaction() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let partition = one_partition(&engine, "t", &[]);
+    let at = |ms: i64| vec![Record::keyless("v").timestamp(NOW_MS + ms)];
+    for offset in 0..5 {
+        common::append(&engine, &partition, at(offset));
+    }
+    let mut producer = producer(&engine, "p");
+    let mut transaction = producer.begin();
+    for offset in 5..8 {
+        transaction.append([(&partition, at(offset))]).unwrap();
+    }
+    let look = |query, isolation| {
+        let found = engine.list_offset(&partition, query, isolation, Visibility::Applied).unwrap();
+        found.map(|found| found.offset)
+    };
+    let (latest, of_record_6) = (OffsetQuery::Latest, OffsetQuery::Timestamp(NOW_MS + 6));
+    assert_eq!(look(latest, Isolation::Uncommitted), Some(8));
+    assert_eq!(look(of_record_6, Isolation::Uncommitted), Some(6));
+    assert_eq!(look(latest, Isolation::Committed), Some(5));
+    assert_eq!(look(of_record_6, Isolation::Committed), None);
+    let fetched = engine.fetch(&partition, 0, FetchOptions::new()).unwrap();
+    assert_eq!((fetched.records().count(), fetched.next_offset), (5, 5));
+    assert!(engine.fetch(&partition, 5, FetchOptions::new()).unwrap().bytes.is_empty());
+    transaction.abort().unwrap();
 }

@@ -205,17 +205,22 @@ fn a_partition_that_was_not_added_refuses_its_request_or_itself_by_the_rule() {
     }
 }
 
+// OFF-04, OFF-08: what was refused is not staged, and what came with it is.
 #[test]
 fn offsets_of_a_group_come_with_the_commit_and_not_before() {
     let broker = TestBroker::new();
-    broker.topic("orders", 1);
+    broker.topic("orders", 2);
     let mut client = broker.client();
     let mut holder = begin(&mut client, "pay");
     let partition = TxnOffsetCommitRequestPartition::default().with_committed_offset(7);
     let unknown = partition.clone().with_partition_index(9);
+    let too_large = partition
+        .clone()
+        .with_partition_index(1)
+        .with_committed_metadata(Some(string(&"m".repeat(4097))));
     let topic = TxnOffsetCommitRequestTopic::default()
         .with_name(name("orders"))
-        .with_partitions(vec![partition, unknown]);
+        .with_partitions(vec![partition, unknown, too_large]);
     for commit in [false, true] {
         let request = TxnOffsetCommitRequest::default()
             .with_transactional_id(id("pay"))
@@ -229,13 +234,19 @@ fn offsets_of_a_group_come_with_the_commit_and_not_before() {
         let answer = client.ask(5, &request);
         let codes: Vec<_> =
             answer.topics[0].partitions.iter().map(|partition| partition.error_code).collect();
-        assert_eq!(codes, [0, 3]);
+        assert_eq!(codes, [0, 3, 12]);
+        let other = broker.engine.topic("orders").unwrap().partition(1).unwrap();
+        assert!(!broker.engine.is_group_offset_staged("readers", &other));
         let orders = broker.engine.topic("orders").unwrap().partition(0).unwrap();
         let committed = || broker.engine.group_offset("readers", &orders).unwrap();
         assert_eq!(committed(), None);
         let (code, next) = end(&mut client, SECOND.1, "pay", holder, commit);
         assert_eq!(code, 0);
         assert_eq!(committed().map(|found| found.offset), commit.then_some(7));
+        let stale = client.ask(5, &request);
+        let codes: Vec<_> =
+            stale.topics[0].partitions.iter().map(|partition| partition.error_code).collect();
+        assert!(codes.iter().all(|code| [47, 3, 12].contains(code)) && codes[0] == 47, "{codes:?}");
         holder = next;
     }
 }

@@ -38,7 +38,7 @@ use crate::recovery::{Recovered, end_session};
 use crate::retention::{
     DeleteRecordsError, OffsetTarget, RetentionReport, delete_records, run_retention,
 };
-use crate::shared::{GroupOffset, Shared};
+use crate::shared::{GroupOffset, Shared, check_offsets};
 use crate::types::{Offset, TimestampMs, TopicId};
 use crate::verify::{VerifyReport, verify};
 
@@ -192,8 +192,23 @@ impl Engine {
     /// the last counts. They go with their topics.
     ///
     /// # Errors
-    /// [`GroupError`]: a name that is too long, a topic that is gone, or the storage.
+    /// [`GroupError`]: a name that is too long, a negative offset, a topic that is gone, or the
+    /// storage.
     pub fn commit_group_offsets(
+        &self,
+        group: &str,
+        offsets: Vec<(Partition, GroupOffset)>,
+    ) -> Result<(), GroupError> {
+        check_offsets(&offsets).map_err(GroupError::NegativeOffset)?;
+        commit_group_offsets(self.shared(), group, offsets)
+    }
+
+    /// Commits offsets as a client of the Kafka protocol has sent them: negative ones are kept as
+    /// they are, because Kafka keeps them.
+    ///
+    /// # Errors
+    /// As [`Engine::commit_group_offsets`], but for negative offsets.
+    pub fn commit_group_offsets_as_sent(
         &self,
         group: &str,
         offsets: Vec<(Partition, GroupOffset)>,

@@ -13,7 +13,7 @@ use crate::producer_transaction::{
     stage_offsets,
 };
 use crate::record::{Codec, MarkerKind, Record};
-use crate::shared::{GroupOffset, Shared};
+use crate::shared::{GroupOffset, Shared, check_offsets};
 use crate::types::{Durability, ProducerIdentity};
 
 /// How often a transactional id is asked for while its open transaction is being aborted. One
@@ -130,6 +130,7 @@ impl ProducerTransaction<'_> {
         group: &str,
         offsets: Vec<(Partition, GroupOffset)>,
     ) -> Result<(), ProducerError> {
+        check_offsets(&offsets).map_err(ProducerError::NegativeOffset)?;
         let producer = &*self.producer;
         self.is_open = true;
         stage_offsets(&producer.shared, &producer.id, producer.identity, group, offsets, true)

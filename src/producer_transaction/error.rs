@@ -5,7 +5,7 @@ use std::fmt;
 use crate::catalog::Partition;
 use crate::error::StorageError;
 use crate::producer::transaction::ProducerTransactionError;
-use crate::shared::{ProducerIdError, TooLong};
+use crate::shared::{NegativeOffset, ProducerIdError, TooLong};
 
 /// A request of a producer was not carried out, or nobody knows.
 #[derive(Debug, Clone)]
@@ -20,6 +20,8 @@ pub enum ProducerError {
     },
     /// A name or the metadata of an offset is too long; nothing was staged.
     TooLong(TooLong),
+    /// An offset of a group is negative; nothing was staged.
+    NegativeOffset(NegativeOffset),
     /// There are as many transactional ids as there may be.
     TooManyTransactionalIds {
         /// The limit, `max_transactional_ids`.
@@ -66,6 +68,7 @@ impl fmt::Display for ProducerError {
             Self::UnknownPartition { partition } => {
                 write!(f, "the topic is gone: partition={partition}")
             }
+            Self::NegativeOffset(_) => f.write_str("an offset of a group is none"),
             Self::TooLong(_) => f.write_str("an offset of a group cannot be kept"),
             Self::TooManyTransactionalIds { limit } => {
                 write!(f, "there are as many transactional ids as there may be: limit={limit}")
@@ -84,6 +87,7 @@ impl std::error::Error for ProducerError {
         match self {
             Self::Refused(source) => Some(source),
             Self::TooLong(source) => Some(source),
+            Self::NegativeOffset(source) => Some(source),
             Self::ProducerId(source) => Some(source),
             Self::NotWritten(source) | Self::OutcomeUnknown(source) => Some(source),
             Self::UnknownPartition { .. } | Self::TooManyTransactionalIds { .. } => None,

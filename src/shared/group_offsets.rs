@@ -21,6 +21,28 @@ pub struct GroupOffset {
     pub metadata: String,
 }
 
+/// An offset below 0 is none: Kafka's protocol lets clients commit it all the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NegativeOffset {
+    /// The partition that it is for.
+    pub partition: Partition,
+    /// The offset.
+    pub offset: Offset,
+}
+
+/// Checks that every offset is one.
+///
+/// # Errors
+/// [`NegativeOffset`], for the first that is not.
+pub fn check_offsets(offsets: &[(Partition, GroupOffset)]) -> Result<(), NegativeOffset> {
+    match offsets.iter().find(|(_, committed)| committed.offset < 0) {
+        Some((partition, committed)) => {
+            Err(NegativeOffset { partition: partition.clone(), offset: committed.offset })
+        }
+        None => Ok(()),
+    }
+}
+
 /// The name of a group or the metadata of an offset is too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TooLong {
@@ -106,3 +128,12 @@ impl fmt::Display for TooLong {
 }
 
 impl std::error::Error for TooLong {}
+
+impl fmt::Display for NegativeOffset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { partition, offset } = self;
+        write!(f, "an offset is never negative: partition={partition} offset={offset}")
+    }
+}
+
+impl std::error::Error for NegativeOffset {}

@@ -21,7 +21,10 @@ pub use aborted::aborted_transactions;
 pub use batches::{Located, locate, read_batch, read_batches, read_batches_into, visit};
 pub use cleaning::{CleanerLag, Cleaning};
 pub use contents::{count_live, live_in, named_among};
-pub use group_offsets::{GroupOffset, TooLong, check_lengths, group_offset_key, staged_place};
+pub use group_offsets::{
+    GroupOffset, NegativeOffset, TooLong, check_lengths, check_offsets, group_offset_key,
+    staged_place,
+};
 pub use oldest::{Oldest, OldestBatches};
 pub use pins::{Pin, Pins};
 pub use pipeline::{CutLimits, FLUSH_POLL, Pipeline};
