@@ -41,7 +41,7 @@ pub struct PartitionDescription {
     pub record_count: u64,
     /// The offset from which on the cleaner was not there yet; counts on compacted topics.
     pub first_dirty: Offset,
-    /// When the first tombstone below that offset may go, if there is one.
+    /// When the first tombstone or marker below that offset may go, if there is one.
     pub next_horizon: Option<TimestampMs>,
     /// How far cleaning was behind when maintenance last looked; counts on compacted topics.
     pub cleaner_lag: CleanerLag,

@@ -194,7 +194,7 @@ impl PartitionState {
         self.row.first_unstable = offset;
     }
 
-    /// A tombstone below the first dirty offset may go at this time.
+    /// A tombstone or marker below the first dirty offset may go at this time.
     pub fn note_horizon(&mut self, horizon: TimestampMs) {
         self.row.next_horizon = self.row.next_horizon.min(horizon);
     }

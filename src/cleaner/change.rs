@@ -15,7 +15,7 @@ use crate::error::StorageError;
 use crate::keyspace::{BatchEntry, batch_key, partition_key};
 use crate::log::Payload;
 use crate::partition::BatchSize;
-use crate::record::BatchHeader;
+use crate::record::{Attributes, BatchHeader};
 use crate::shared::{Located, Pipeline};
 use crate::types::{CommitSequence, Durability, Offset, PayloadLocation, TimestampMs};
 use crate::write_batch::Family;
@@ -27,7 +27,7 @@ pub(super) struct Item {
     pub expected: Located,
     /// What takes its place; nothing, if it goes.
     pub replacement: Option<Replacement>,
-    /// When tombstones may go that it holds from now on.
+    /// When tombstones may go that it holds from now on, or it itself as a marker.
     pub horizon: Option<TimestampMs>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Replacement {
 pub(super) struct Finish {
     /// Everything below this offset is clean.
     pub first_dirty: Offset,
-    /// When the first tombstone there may go.
+    /// When the first tombstone or marker there may go.
     pub next_horizon: TimestampMs,
 }
 
@@ -135,6 +135,18 @@ impl CleanChange {
         if let Some(horizon) = item.horizon {
             planned.note_horizon(horizon);
         }
+        // An aborted transaction is listed as long as its marker ends it for who reads: without
+        // the marker a reader would skip what its producer writes later.
+        let ends_no_more = item.replacement.as_ref().is_none_or(Replacement::is_empty);
+        if Attributes::from_bits(entry.attributes).is_control() && ends_no_more {
+            plan.write_batch.delete(Family::Aborted, &key);
+        }
+    }
+}
+
+impl Replacement {
+    fn is_empty(&self) -> bool {
+        self.header.record_count() == 0
     }
 }
 

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::producers::Role;
 use super::rules::{Retention, stays};
 use crate::record::{BuildError, RecordError, RecordView, UnpackedBatch, rebuild};
 use crate::types::TimestampMs;
@@ -11,7 +12,7 @@ use crate::types::TimestampMs;
 pub(super) enum Filtered {
     /// It stays, byte for byte.
     Unchanged {
-        /// When the tombstones in it may go that this pass has seen.
+        /// When the tombstones in it may go that this pass has seen, or it itself as a marker.
         horizon: Option<TimestampMs>,
     },
     /// None of its records stays.
@@ -34,16 +35,47 @@ pub(super) enum FilterError {
     Build(BuildError),
 }
 
-/// Decides about the records of a batch. A control batch stays as it is.
+/// Decides about a batch.
 pub(super) fn filter(
+    batch: &UnpackedBatch<'_>,
+    role: Role,
+    retention: &Retention<'_>,
+) -> Result<Filtered, FilterError> {
+    match role {
+        Role::Data => filter_data(batch, retention),
+        Role::Aborted => Ok(Filtered::Emptied),
+        Role::Marker => Ok(Filtered::Unchanged { horizon: None }),
+        Role::IdleMarker => filter_idle_marker(batch, retention),
+    }
+}
+
+/// A marker that ends nothing any more gets a horizon, and goes with the first pass behind it.
+fn filter_idle_marker(
+    batch: &UnpackedBatch<'_>,
+    retention: &Retention<'_>,
+) -> Result<Filtered, FilterError> {
+    let header = batch.header();
+    let records: Result<Vec<_>, _> = batch.records().collect();
+    let records = records.map_err(FilterError::Records)?;
+    match header.delete_horizon_ms() {
+        _ if records.is_empty() => Ok(Filtered::Emptied),
+        Some(horizon) if horizon <= retention.now => Ok(Filtered::Emptied),
+        Some(horizon) => Ok(Filtered::Unchanged { horizon: Some(horizon) }),
+        None => {
+            let horizon = Some(retention.horizon);
+            let bytes = rebuild(header, &records, horizon).map_err(FilterError::Build)?;
+            Ok(Filtered::Rebuilt { bytes, horizon })
+        }
+    }
+}
+
+/// Decides about the records of a batch by their keys.
+fn filter_data(
     batch: &UnpackedBatch<'_>,
     retention: &Retention<'_>,
 ) -> Result<Filtered, FilterError> {
     let header = batch.header();
     let before = header.delete_horizon_ms();
-    if header.is_control() {
-        return Ok(Filtered::Unchanged { horizon: None });
-    }
     let mut kept: Vec<RecordView<'_>> = Vec::with_capacity(16);
     let (mut has_tombstone, mut sees_tombstone, mut loses_records) = (false, false, false);
     for record in batch.records() {
@@ -73,11 +105,17 @@ mod tests {
     use super::*;
     use crate::cleaner::hash::HashKey;
     use crate::cleaner::key_map::KeyMap;
-    use crate::record::{BatchBuilder, BatchView, EndMarker, MarkerKind, Record, RecordBatch};
+    use crate::record::{
+        BatchBuilder, BatchView, ControlRecord, EndMarker, MarkerKind, Record, RecordBatch, emptied,
+    };
 
     fn filtered(bytes: &[u8], keys: &KeyMap, end: i64, now: i64) -> Filtered {
+        filtered_as(Role::Data, bytes, keys, end, now)
+    }
+
+    fn filtered_as(role: Role, bytes: &[u8], keys: &KeyMap, end: i64, now: i64) -> Filtered {
         let batch = BatchView::parse(bytes).unwrap().unpack().unwrap();
-        filter(&batch, &Retention { keys, end, now, horizon: now + 1000 }).unwrap()
+        filter(&batch, role, &Retention { keys, end, now, horizon: now + 1000 }).unwrap()
     }
 
     fn batch(records: &[Record]) -> Bytes {
@@ -121,13 +159,35 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_loses_all_is_emptied_and_a_control_batch_is_left_alone() {
+    fn a_batch_that_loses_all_is_emptied_and_an_aborted_one_loses_all() {
         let mut keys = KeyMap::new(1, HashKey([3, 4]));
         keys.put(b"a", 9);
         let bytes = batch(&[Record::new("a", "1"), Record::keyless("1")]);
         assert_eq!(filtered(&bytes, &keys, 2, 0), Filtered::Emptied);
-        let marker = EndMarker { kind: MarkerKind::Abort, coordinator_epoch: 0 };
-        let control = marker.batch(7, 0, 5);
-        assert_eq!(filtered(&control, &keys, 2, 0), Filtered::Unchanged { horizon: None });
+        let bytes = batch(&[Record::new("b", "1")]);
+        assert_eq!(filtered(&bytes, &keys, 2, 0), Filtered::Unchanged { horizon: None });
+        assert_eq!(filtered_as(Role::Aborted, &bytes, &keys, 2, 0), Filtered::Emptied);
+    }
+
+    #[test]
+    fn a_marker_is_stamped_once_it_is_idle_and_goes_at_its_horizon() {
+        let keys = KeyMap::new(1, HashKey([3, 4]));
+        for kind in [MarkerKind::Abort, MarkerKind::Commit] {
+            let marker = EndMarker { kind, coordinator_epoch: 0 };
+            let bytes = marker.batch(7, 0, 5);
+            let as_marker = filtered_as(Role::Marker, &bytes, &keys, 2, 0);
+            assert_eq!(as_marker, Filtered::Unchanged { horizon: None });
+            let idle = |bytes: &Bytes, now| filtered_as(Role::IdleMarker, bytes, &keys, 2, now);
+            let Filtered::Rebuilt { bytes, horizon } = idle(&bytes, 5000) else {
+                panic!("the marker was not stamped");
+            };
+            assert_eq!((horizon, offsets(&bytes)), (Some(6000), vec![0]));
+            let control = RecordBatch::parse(bytes.clone()).unwrap();
+            let record = control.records().next().unwrap().unwrap();
+            assert_eq!(ControlRecord::parse(&record), Ok(ControlRecord::End(marker)));
+            assert_eq!(idle(&bytes, 5999), Filtered::Unchanged { horizon: Some(6000) });
+            assert_eq!(idle(&bytes, 6000), Filtered::Emptied);
+            assert_eq!(idle(&emptied(control.header()), 0), Filtered::Emptied);
+        }
     }
 }

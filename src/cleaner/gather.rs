@@ -7,6 +7,8 @@ use super::hash::HashKey;
 use super::key_map::{BYTES_PER_KEY, KeyMap, Put};
 use super::pass::{Reader, Stop, damaged};
 use super::plan::CleanerPlan;
+use super::producers::is_aborted;
+use crate::producer::AbortedSet;
 use crate::record::{RecordError, UnpackedBatch};
 use crate::shared::Located;
 use crate::types::Offset;
@@ -45,9 +47,10 @@ pub(super) fn gather(reader: &mut Reader<'_>, plan: &CleanerPlan) -> Result<Gath
         let (_pin, chunk) = reader.locate(next, plan.uncleanable)?;
         let Some(last) = chunk.last() else { break };
         next = last.last_offset + 1;
+        let aborted = reader.aborted_in(&chunk)?;
         let is_full = reader.read(&chunk, &mut |located, batch| {
             Ok(
-                match take(&mut gathered, plan.first_dirty, located, batch)
+                match take(&mut gathered, plan.first_dirty, located, batch, &aborted)
                     .map_err(|_| damaged(partition, located))?
                 {
                     Room::Left => ControlFlow::Continue(()),
@@ -72,11 +75,13 @@ fn take(
     first_dirty: Offset,
     located: &Located,
     batch: &UnpackedBatch<'_>,
+    aborted: &AbortedSet,
 ) -> Result<Room, RecordError> {
     let Gathered { keys, dirty, end } = gathered;
     let last_offset = located.last_offset;
     dirty.begin(last_offset);
-    if batch.header().is_control() {
+    // The keys of what was aborted count for nothing.
+    if batch.header().is_control() || is_aborted(batch.header(), aborted) {
         dirty.open(last_offset);
         *end = last_offset + 1;
         return Ok(Room::Left);

@@ -3,18 +3,20 @@
 //! A pass over a partition takes these steps:
 //!
 //! 1. **Plan** (`plan`): from the index alone, what is dirty, what of it can be cleaned yet, and
-//!    whether a pass is due: by the dirty ratio, by the greatest lag, or because a tombstone has
-//!    reached its horizon.
+//!    whether a pass is due: by the dirty ratio, by the greatest lag, or because a tombstone or a
+//!    marker has reached its horizon.
 //! 2. **Gather** (`gather`): read the dirty part once, check every batch, and note the newest
 //!    offset of each key (`key_map`, by a hash of 128 bits, in memory of a fixed size) and what is
-//!    known of each batch (`dirty`), so that most need no second reading.
+//!    known of each batch (`dirty`), so that most need no second reading. Keys of aborted
+//!    transactions are left out.
 //! 3. **Rewrite** (`pass`): in the order of offsets, each batch from the log start on goes through
-//!    the rules (`filter`, `rules`). What loses nothing is not written again; what loses some is
-//!    built again under the same key, offsets unchanged; what loses all goes, but for the last
-//!    batch of the log, whose header stays so that a reader gets to the end.
+//!    the rules (`filter`, `rules`, `producers`). What loses nothing is not written again; what
+//!    loses some is built again under the same key, offsets unchanged; what loses all goes, but
+//!    for the last batch of the log and of each producer, whose header stays so that a reader gets
+//!    to the end, and that the log alone tells the last sequences.
 //! 4. Each step is an ordinary commit (`change`), which compares what it expects in queue order,
 //!    and may be the last before a crash. The last one moves the first dirty offset, and says when
-//!    the next tombstone may go.
+//!    the next tombstone or marker may go.
 //!
 //! Where Kafka's unit is a segment here it is the batch, and nothing is held back as active.
 //! Damaged bytes are never rewritten: the partition is noted, and tried again in every round.
@@ -31,6 +33,7 @@ mod key_map;
 mod pass;
 mod pause;
 mod plan;
+mod producers;
 mod round;
 mod rules;
 

@@ -14,12 +14,14 @@ use super::error::CleanError;
 use super::filter::{FilterError, Filtered, filter};
 use super::gather::{Gathered, gather};
 use super::plan::CleanerPlan;
+use super::producers::{LastBatches, Roles};
 use super::rules::Retention;
 use super::{CleanerPass, Pace};
 use crate::catalog::Partition;
 use crate::error::{Corruption, Place, StorageError};
-use crate::record::{Attributes, BatchView, UnpackedBatch, emptied};
-use crate::shared::{Located, Pin, Shared, locate, read_batches_into};
+use crate::producer::AbortedSet;
+use crate::record::{Attributes, BatchView, RecordError, UnpackedBatch, emptied};
+use crate::shared::{Located, Pin, Shared, aborted_transactions, locate, read_batches_into};
 use crate::types::{Offset, TimestampMs};
 
 /// Bytes that are read at a time, unless a batch is larger.
@@ -97,6 +99,20 @@ impl<'a> Reader<'a> {
         Ok((pin, locate(store, id, from, bound, (LOCATE_BYTES, true))?))
     }
 
+    /// The aborted transactions of which any of these batches may be.
+    pub(super) fn aborted_in(&self, batches: &[Located]) -> Result<AbortedSet, StorageError> {
+        let (Some(first), Some(last)) = (batches.first(), batches.last()) else {
+            return Ok(AbortedSet::default());
+        };
+        if !batches.iter().any(|located| attributes(located).is_transactional()) {
+            return Ok(AbortedSet::default());
+        }
+        let store = &*self.shared.pipeline.store;
+        let id = self.partition.cell().id();
+        let (from, end) = (first.entry.base_offset, last.last_offset + 1);
+        Ok(aborted_transactions(store, id, from, end)?.iter().collect())
+    }
+
     /// Reads these batches, checks each and shows it, until it is told to end.
     pub(super) fn read(
         &mut self,
@@ -126,6 +142,10 @@ impl<'a> Reader<'a> {
         }
         Ok(ControlFlow::Continue(()))
     }
+}
+
+fn attributes(located: &Located) -> Attributes {
+    Attributes::from_bits(located.entry.attributes)
 }
 
 /// How many of the batches are read at once; one at least.
@@ -164,6 +184,8 @@ pub(super) fn run(
         items: Vec::new(),
         item_bytes: 0,
         next_horizon: TimestampMs::MAX,
+        last_batches: LastBatches::look_up(shared, partition),
+        roles: Roles::default(),
     };
     match pass.run(plan) {
         Ok(()) | Err(Stop::Told) => Ok(pass.figures()),
@@ -179,6 +201,8 @@ struct Pass<'a> {
     items: Vec<Item>,
     item_bytes: usize,
     next_horizon: TimestampMs,
+    last_batches: LastBatches,
+    roles: Roles,
 }
 
 impl Pass<'_> {
@@ -213,6 +237,7 @@ impl Pass<'_> {
             chunk.retain(|located| located.entry.base_offset < gathered.end);
             let Some(last) = chunk.last() else { break };
             next = last.last_offset + 1;
+            let aborted = self.reader.aborted_in(&chunk)?;
             let (mut open, mut gone) = (Vec::new(), VecDeque::new());
             for located in chunk {
                 match self.known(gathered, &located) {
@@ -221,7 +246,7 @@ impl Pass<'_> {
                     Known::Whole => {}
                 }
             }
-            self.filter_and_push(&open, &mut gone, gathered)?;
+            self.filter_and_push(&open, &mut gone, gathered, &aborted)?;
         }
         Ok(())
     }
@@ -232,11 +257,12 @@ impl Pass<'_> {
         open: &[Located],
         gone: &mut VecDeque<Located>,
         gathered: &Gathered,
+        aborted: &AbortedSet,
     ) -> Result<(), Stop> {
         let mut rest = open;
         while !rest.is_empty() {
             let (run, behind) = rest.split_at(run_of(rest));
-            for item in self.filter_run(run, gathered)? {
+            for item in self.filter_run(run, gathered, aborted)? {
                 self.push_gone(gone, item.expected.last_offset)?;
                 self.push(item)?;
             }
@@ -256,25 +282,36 @@ impl Pass<'_> {
 
     fn known(&self, gathered: &Gathered, located: &Located) -> Known {
         let entry = &located.entry;
+        if attributes(located).is_transactional() {
+            // Whether a marker has anything left to end is known by the batches before it.
+            return Known::Open;
+        }
         let is_clean = located.last_offset < self.figures.from;
         if is_clean && gathered.keys.key_count() == 0 {
             // Nothing supersedes it; it changes only if it holds a tombstone with a horizon.
-            let has_horizon = Attributes::from_bits(entry.attributes).has_delete_horizon();
-            let is_whole = !has_horizon && entry.record_count > 0;
+            let is_whole = !attributes(located).has_delete_horizon() && entry.record_count > 0;
             return if is_whole { Known::Whole } else { Known::Open };
         }
         match gathered.dirty.known(located.last_offset, entry.record_count) {
-            // The last batch of the log stays as a header, which is made of its own.
-            Known::Superseded if self.is_last(located) => Known::Open,
+            // A header that stays is made of the batch's own.
+            Known::Superseded if self.may_stay_empty(located) => Known::Open,
             known => known,
         }
     }
 
-    fn is_last(&self, located: &Located) -> bool {
+    /// Whether a batch without transactions stays as a header when it has lost all its records:
+    /// the last of the log, or of a producer.
+    fn may_stay_empty(&self, located: &Located) -> bool {
         located.last_offset + 1 >= self.log_start_and_end().1
+            || self.last_batches.has_data_at(located.last_offset)
     }
 
-    fn filter_run(&mut self, run: &[Located], gathered: &Gathered) -> Result<Vec<Item>, Stop> {
+    fn filter_run(
+        &mut self,
+        run: &[Located],
+        gathered: &Gathered,
+        aborted: &AbortedSet,
+    ) -> Result<Vec<Item>, Stop> {
         let retention = Retention {
             keys: &gathered.keys,
             end: gathered.end,
@@ -284,10 +321,14 @@ impl Pass<'_> {
         let (_, high_watermark) = self.log_start_and_end();
         let partition = self.reader.partition;
         let mut items = Vec::new();
-        let next_horizon = &mut self.next_horizon;
+        let (next_horizon, last_batches) = (&mut self.next_horizon, &self.last_batches);
+        let roles = &mut self.roles;
         let look = &mut |located: &Located, batch: &UnpackedBatch<'_>| {
-            let is_last = located.last_offset + 1 >= high_watermark;
-            let filtered = filter(batch, &retention).map_err(|error| match error {
+            let stays =
+                located.last_offset + 1 >= high_watermark || last_batches.keeps(batch.header());
+            let damaged_by = |_: RecordError| damaged(partition, located);
+            let role = roles.of(batch, aborted).map_err(damaged_by)?;
+            let filtered = filter(batch, role, &retention).map_err(|error| match error {
                 FilterError::Records(_) => CleanError::Storage(damaged(partition, located)),
                 FilterError::Build(source) => CleanError::Rebuild {
                     partition: partition.clone(),
@@ -300,7 +341,7 @@ impl Pass<'_> {
                     *next_horizon = (*next_horizon).min(horizon.unwrap_or(TimestampMs::MAX));
                     return Ok(ControlFlow::Continue(()));
                 }
-                Filtered::Emptied if !is_last => (None, None),
+                Filtered::Emptied if !stays => (None, None),
                 // It is empty already, and stays until data follows.
                 Filtered::Emptied if located.entry.record_count == 0 => {
                     return Ok(ControlFlow::Continue(()));

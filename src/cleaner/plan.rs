@@ -26,7 +26,7 @@ pub struct CleanerPlan {
     pub dirty_ratio: f64,
     /// By how much cleaning is later than `max.compaction.lag.ms` allows; 0 if it is not.
     pub overdue_ms: u64,
-    /// Whether a tombstone may have reached the time at which it goes.
+    /// Whether a tombstone or a marker may have reached the time at which it goes.
     pub horizon_reached: bool,
     /// Whether a pass starts now.
     pub is_due: bool,

@@ -131,18 +131,15 @@ pub fn fetch(
     shared.check_open()?;
     // What is found stays until it is read (rule F3).
     let _pin = shared.pin();
-    let (watermarks, found) = loop {
-        let watermarks = check(shared, partition, offset, options.visibility)?;
-        let found = find(shared, partition, offset, &watermarks, options)?;
-        let is_whole = found.first().is_some_and(|first| first.entry.base_offset <= offset);
-        if is_whole || offset >= bound(&watermarks, options.isolation) {
-            break (watermarks, found);
-        }
-        // A gap, or the start of the log has moved past the offset since the look at it: an entry
-        // goes from the index before the watermarks tell so.
-        shared.settle();
-        if check(shared, partition, offset, options.visibility)?.log_start == watermarks.log_start {
-            break (watermarks, found);
+    let (watermarks, found, aborted) = loop {
+        let (watermarks, found) = look(shared, partition, offset, options)?;
+        let aborted = aborted_among(shared, partition, offset, options, &found)?;
+        // An aborted transaction is listed for as long as any batch of it is there. Where what was
+        // found is still there, it was there when the list was read.
+        let is_listed = !needs_list(options, &found)
+            || found == find(shared, partition, offset, &watermarks, options)?;
+        if is_listed {
+            break (watermarks, found, aborted);
         }
     };
     let bytes = read_batches(&shared.pipeline, partition.cell().id(), &found)
@@ -150,16 +147,51 @@ pub fn fetch(
     shared.pipeline.counters.fetches.add(1);
     shared.pipeline.counters.fetched_bytes.add(bytes.len() as u64);
     let next_offset = found.last().map_or(offset, |last| last.last_offset + 1);
+    Ok(Fetched { watermarks, bytes, offset, next_offset, aborted })
+}
+
+/// The batches to return, and the offsets of the partition by which they were chosen.
+fn look(
+    shared: &Shared,
+    partition: &Partition,
+    offset: Offset,
+    options: FetchOptions,
+) -> Result<(Watermarks, Vec<Located>), FetchError> {
+    loop {
+        let watermarks = check(shared, partition, offset, options.visibility)?;
+        let found = find(shared, partition, offset, &watermarks, options)?;
+        let is_whole = found.first().is_some_and(|first| first.entry.base_offset <= offset);
+        if is_whole || offset >= bound(&watermarks, options.isolation) {
+            return Ok((watermarks, found));
+        }
+        // A gap, or the start of the log has moved past the offset since the look at it: an entry
+        // goes from the index before the watermarks tell so.
+        shared.settle();
+        if check(shared, partition, offset, options.visibility)?.log_start == watermarks.log_start {
+            return Ok((watermarks, found));
+        }
+    }
+}
+
+/// Whether what was found has to be told apart by the list of aborted transactions.
+fn needs_list(options: FetchOptions, found: &[Located]) -> bool {
     let is_transactional =
         |located: &Located| Attributes::from_bits(located.entry.attributes).is_transactional();
-    let aborted = if options.isolation == Isolation::Committed && found.iter().any(is_transactional)
-    {
-        let store = &*shared.pipeline.store;
-        aborted_transactions(store, partition.cell().id(), offset, next_offset)?
-    } else {
-        Vec::new()
-    };
-    Ok(Fetched { watermarks, bytes, offset, next_offset, aborted })
+    options.isolation == Isolation::Committed && found.iter().any(is_transactional)
+}
+
+fn aborted_among(
+    shared: &Shared,
+    partition: &Partition,
+    offset: Offset,
+    options: FetchOptions,
+    found: &[Located],
+) -> Result<Vec<AbortedTransaction>, StorageError> {
+    if !needs_list(options, found) {
+        return Ok(Vec::new());
+    }
+    let end = found.last().map_or(offset, |last| last.last_offset + 1);
+    aborted_transactions(&*shared.pipeline.store, partition.cell().id(), offset, end)
 }
 
 /// Markers are no records, and what was aborted is not read.

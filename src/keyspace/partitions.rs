@@ -39,7 +39,7 @@ pub struct PartitionRow {
     pub log_end: Offset,
     /// The offset below which the cleaner has been.
     pub first_dirty: Offset,
-    /// When the first tombstone below that offset may go, or earlier; `i64::MAX` if there is none.
+    /// When the first tombstone or marker below that offset may go, or earlier; `i64::MAX`: none.
     pub next_horizon: TimestampMs,
     /// The first offset of the oldest open producer transaction, if one is open here.
     pub first_unstable: Option<Offset>,

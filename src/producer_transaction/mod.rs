@@ -10,6 +10,8 @@ mod describe;
 mod ending;
 mod error;
 mod expire;
+#[cfg(any(test, feature = "test-util"))]
+mod hooks;
 mod request;
 
 pub use describe::{
@@ -18,6 +20,8 @@ pub use describe::{
 };
 pub use error::ProducerError;
 pub use expire::{ExpireReport, expire};
+#[cfg(any(test, feature = "test-util"))]
+pub use hooks::{pretend_open, write_marker};
 pub use request::{
     InitProducer, add_group, add_partitions, add_partitions_of_append, end_transaction,
     init_producer, is_staged, new_producer_id, stage_offsets,

@@ -95,7 +95,15 @@ impl ControlRecord {
     /// # Errors
     /// [`ControlError`] where key or value are too short or have a negative version.
     pub fn parse(record: &Record) -> Result<Self, ControlError> {
-        let key = record.key.as_deref().unwrap_or_default();
+        Self::read(record.key.as_deref(), record.value.as_deref())
+    }
+
+    /// The same from the record's key and value.
+    ///
+    /// # Errors
+    /// As [`ControlRecord::parse`].
+    pub fn read(key: Option<&[u8]>, value: Option<&[u8]>) -> Result<Self, ControlError> {
+        let key = key.unwrap_or_default();
         let [v0, v1, k0, k1, ..] = *key else {
             return Err(ControlError::Key { length_bytes: key.len() });
         };
@@ -105,7 +113,7 @@ impl ControlRecord {
             COMMIT => MarkerKind::Commit,
             kind => return Ok(Self::Other { kind }),
         };
-        let value = record.value.as_deref().unwrap_or_default();
+        let value = value.unwrap_or_default();
         let [v0, v1, e0, e1, e2, e3, ..] = *value else {
             return Err(ControlError::Value { length_bytes: value.len() });
         };

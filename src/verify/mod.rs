@@ -186,8 +186,9 @@ impl Check<'_> {
             if record.offset < next || record.offset > located.last_offset {
                 return Err(corrupt("its records are not in the order of offsets"));
             }
-            if record.value.is_none() && self.is_early(record.offset, header.delete_horizon_ms()) {
-                return Err(corrupt("a tombstone of it may go before its row says so"));
+            let has_horizon = record.value.is_none() || header.is_control();
+            if has_horizon && self.is_early(record.offset, header.delete_horizon_ms()) {
+                return Err(corrupt("a tombstone or marker may go too early"));
             }
             next = record.offset + 1;
             count += 1;
@@ -198,7 +199,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Whether a tombstone that the cleaner has seen may go before the first time in the row.
+    /// Whether a tombstone or marker that the cleaner has seen may go before its row says so.
     fn is_early(&self, offset: Offset, horizon: Option<TimestampMs>) -> bool {
         let horizon = horizon.filter(|_| offset < self.row.first_dirty);
         horizon.is_some_and(|horizon| horizon < self.row.next_horizon)

@@ -39,7 +39,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Every aborted transaction that is told of has its marker.
+    /// Every aborted transaction that is told of has its marker: a reader would else skip what its
+    /// producer commits later.
     pub(super) fn check_aborted(
         &self,
         located: &[Located],
@@ -52,10 +53,12 @@ impl Check<'_> {
             match marker {
                 Ok((_, marker)) => {
                     let found = located.binary_search_by_key(&marker, |batch| batch.last_offset);
-                    let is_control = |at: usize| {
-                        Attributes::from_bits(located[at].entry.attributes).is_control()
+                    let is_marker = |at: usize| {
+                        let entry = &located[at].entry;
+                        let is_control = Attributes::from_bits(entry.attributes).is_control();
+                        is_control && entry.record_count == 1
                     };
-                    if !found.is_ok_and(is_control) {
+                    if !found.is_ok_and(is_marker) {
                         let what = "an aborted transaction is told of, and has no marker";
                         report.note(self.problem(marker, what));
                     }

@@ -27,16 +27,6 @@ impl Step {
     }
 }
 
-impl Case {
-    /// Whether any action or answer has this word in it.
-    pub fn mentions(&self, word: &str) -> bool {
-        self.steps.iter().any(|step| {
-            let mut lines = step.kafka.iter().chain(step.tidelog.iter().flatten());
-            step.action.contains(word) || lines.any(|line| line.contains(word))
-        })
-    }
-}
-
 /// The cases in the text of a file.
 pub fn parse(file: &str, text: &str) -> Vec<Case> {
     let (mut cases, mut defaults): (Vec<Case>, String) = (Vec::new(), String::new());

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tidelog::clock::ManualClock;
 use tidelog::config::{ConfigChange, ConfigOperation, TopicSettings};
-use tidelog::record::{BatchBuilder, Batches};
+use tidelog::record::{BatchBuilder, Batches, MarkerKind};
+use tidelog::types::ProducerIdentity;
 use tidelog::{
-    CleanError, CleanerPass, Codec, Durability, Engine, FetchOptions, Isolation, OffsetQuery,
-    Partition, Record, StorageError, TopicConfig, Visibility,
+    CleanError, CleanerPass, Codec, CommitError, Durability, Engine, FetchOptions, Isolation,
+    OffsetQuery, Partition, Record, StorageError, TopicConfig, Visibility,
 };
 
 use super::render::{batches, field, state};
@@ -35,7 +36,11 @@ pub struct Player {
     pub has_codec: bool,
     /// What is damaged, by offset and byte of the batch: the place.
     pub damaged: BTreeMap<(i64, i64), (PathBuf, usize)>,
+    /// Whether the producers were learned from the log alone in Kafka, where that can tell less.
+    pub is_rebuilt: bool,
     newest: BTreeMap<Bytes, (i64, bool)>,
+    /// Of each open transaction, by producer: its keys.
+    open: BTreeMap<i64, Vec<(Bytes, i64, bool)>>,
 }
 
 fn words(text: &str) -> Vec<(String, String)> {
@@ -75,6 +80,17 @@ fn record(text: &str, now: i64) -> Record {
     record
 }
 
+/// The producer that an action names, and the sequence of its batch.
+fn producer(options: &str) -> (Option<ProducerIdentity>, i32) {
+    let number = |name| field(options, name).map(|text| text.parse::<i64>().expect("a number"));
+    let narrow = |name| number(name).unwrap_or(0);
+    let producer = number("pid").map(|producer_id| ProducerIdentity {
+        producer_id,
+        producer_epoch: narrow("epoch").try_into().expect("an epoch"),
+    });
+    (producer, narrow("seq").try_into().expect("a sequence"))
+}
+
 impl Player {
     pub fn new(defaults: &str) -> Self {
         let mut test = TestEngine::new();
@@ -89,7 +105,9 @@ impl Player {
             is_limited: false,
             has_codec: false,
             damaged: BTreeMap::new(),
+            is_rebuilt: false,
             newest: BTreeMap::new(),
+            open: BTreeMap::new(),
         }
     }
 
@@ -136,6 +154,16 @@ impl Player {
                 self.test.clock.set_ms(self.now);
             }
             "append" => return self.append(rest),
+            "commit" => self.end(rest, MarkerKind::Commit),
+            "abort" => self.end(rest, MarkerKind::Abort),
+            "expire_producers" => {
+                self.engine().expire_producers().expect("the disk is good");
+            }
+            "producer_expiry_ms" => {
+                let ms = rest.parse().expect("a time");
+                self.test.config = self.test.config.clone().producer_id_expiration_ms(ms);
+                self.reopen();
+            }
             "clean" => return self.clean(),
             "retain" => return self.retain(),
             "maintain" => return self.maintain(),
@@ -150,7 +178,10 @@ impl Player {
             "forget_checkpoint" => {
                 self.engine().forget_cleaned(&self.partition()).expect("it is committed");
             }
-            "reopen" => self.reopen(),
+            "reopen" => {
+                self.is_rebuilt |= rest == "rebuild";
+                self.reopen();
+            }
             "look" if !self.damaged.is_empty() => {}
             "look" => return state(self.engine(), &self.partition()),
             "damage" => self.damage(rest),
@@ -182,8 +213,17 @@ impl Player {
     fn append(&mut self, rest: &str) -> Vec<String> {
         let (options, records) = rest.split_once(':').expect("a colon before the records");
         let mut builder = BatchBuilder::new();
+        let (producer, sequence) = producer(options);
+        let is_transactional = options.split_whitespace().any(|word| word == "txn");
+        if let Some(ProducerIdentity { producer_id, producer_epoch }) = producer {
+            builder = builder.producer(producer_id, producer_epoch, sequence);
+        }
+        if is_transactional {
+            builder = builder.transactional();
+        }
         for (name, value) in words(options) {
             match name.as_str() {
+                "pid" | "epoch" | "seq" => {}
                 "codec" => {
                     let codec = Codec::ALL.into_iter().find(|codec| codec.name() == value);
                     builder = builder.codec(codec.expect("a codec"));
@@ -200,17 +240,48 @@ impl Player {
             records.split_whitespace().map(|text| record(text, self.now)).collect();
         records.iter().for_each(|record| builder.push(record).expect("the batch is small"));
         let mut append = self.engine().append_transaction();
+        if let Some(producer) = producer.filter(|_| is_transactional) {
+            self.engine().pretend_open_transaction("p", producer, &self.partition());
+            append.transactional_id("p", false);
+        }
         let batch = builder.finish().expect("there are records");
         if append.batch(&self.partition(), batch).is_err() {
             return vec!["refused".to_owned()];
         }
-        let committed = append.commit(Durability::Buffered).expect("it is committed");
-        for (offset, record) in (committed.batches[0].base_offset..).zip(records) {
-            if let Some(key) = record.key {
-                self.newest.insert(key, (offset, record.value.is_some()));
-            }
+        let committed = match append.commit(Durability::Buffered) {
+            Ok(committed) => committed.batches[0],
+            Err(CommitError::Refused { .. }) => return vec!["refused".to_owned()],
+            Err(error) => panic!("{error}"),
+        };
+        if committed.is_duplicate {
+            return vec!["duplicate".to_owned()];
+        }
+        let keyed = (committed.base_offset..)
+            .zip(records)
+            .filter_map(|(offset, record)| Some((record.key?, offset, record.value.is_some())));
+        let keyed: Vec<_> = keyed.collect();
+        match producer.filter(|_| is_transactional) {
+            Some(producer) => self.open.entry(producer.producer_id).or_default().extend(keyed),
+            None => self.note_newest(keyed),
         }
         Vec::new()
+    }
+
+    fn note_newest(&mut self, keyed: Vec<(Bytes, i64, bool)>) {
+        for (key, offset, has_value) in keyed {
+            let newest = self.newest.entry(key).or_insert((offset, has_value));
+            *newest = (*newest).max((offset, has_value));
+        }
+    }
+
+    fn end(&mut self, rest: &str, kind: MarkerKind) {
+        let producer = producer(rest).0.expect("a producer");
+        let ended = self.engine().write_marker(producer, &self.partition(), kind);
+        ended.expect("the disk is good");
+        let keyed = self.open.remove(&producer.producer_id).unwrap_or_default();
+        if kind == MarkerKind::Commit {
+            self.note_newest(keyed);
+        }
     }
 
     /// One pass, if one is due; nothing if it cannot be made because of damage.
@@ -281,7 +352,7 @@ impl Player {
     }
 
     fn fetch(&self, offset: i64) -> String {
-        let options = FetchOptions::new().max_bytes(1);
+        let options = FetchOptions::new().max_bytes(1).isolation(Isolation::Uncommitted);
         let Ok(fetched) = self.engine().fetch(&self.partition(), offset, options) else {
             return "fetch refused OffsetOutOfRangeException".to_owned();
         };
@@ -328,7 +399,8 @@ impl Player {
 
     /// The file and the byte in it where a byte of a stored batch lies.
     fn place_of(&self, offset: i64, byte: i64) -> (PathBuf, usize) {
-        let fetched = self.engine().fetch(&self.partition(), offset, FetchOptions::new());
+        let options = FetchOptions::new().isolation(Isolation::Uncommitted);
+        let fetched = self.engine().fetch(&self.partition(), offset, options);
         let batch = Batches::new(fetched.expect("it is whole").bytes).next();
         let bytes = batch.expect("there is one").expect("it is whole").into_bytes();
         let stored = &bytes[OUTSIDE_OF_SUM..];

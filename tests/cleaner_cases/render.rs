@@ -1,8 +1,8 @@
 //! A partition in the lines of a case, and the lines of a case as far as they are binding.
 
 use bytes::Bytes;
-use tidelog::record::{Batches, RecordBatch, TimestampType};
-use tidelog::{Codec, Engine, FetchOptions, Partition};
+use tidelog::record::{Batches, ControlRecord, MarkerKind, RecordBatch, TimestampType};
+use tidelog::{Codec, Engine, FetchOptions, Isolation, Partition, Record};
 
 /// A repeated letter is written as a count from this length on.
 const SHORTEST_REPEATED: usize = 16;
@@ -23,7 +23,8 @@ pub fn batches(engine: &Engine, partition: &Partition) -> Vec<RecordBatch> {
     let mut offset = engine.watermarks(partition).expect("the partition exists").log_start;
     let mut all = Vec::new();
     loop {
-        let fetched = engine.fetch(partition, offset, FetchOptions::new()).expect("it is readable");
+        let options = FetchOptions::new().isolation(Isolation::Uncommitted);
+        let fetched = engine.fetch(partition, offset, options).expect("it is readable");
         if fetched.bytes.is_empty() {
             return all;
         }
@@ -61,16 +62,62 @@ fn batch_line(batch: &RecordBatch) -> String {
         header.record_count(),
         header.max_timestamp()
     );
+    if header.producer_id() >= 0 {
+        let (id, epoch) = (header.producer_id(), header.producer_epoch());
+        line += &format!(" pid={id} epoch={epoch} seq={}", header.base_sequence());
+    }
+    for (is_so, word) in [(header.is_transactional(), " txn"), (header.is_control(), " control")] {
+        line += if is_so { word } else { "" };
+    }
     if codec == Codec::None {
         line += &format!(" bytes={} crc={:08x}", header.size_bytes(), header.crc());
     }
     line
 }
 
-/// The state of a partition: its offsets, its batches and their records.
+fn producer_lines(engine: &Engine, partition: &Partition) -> Vec<String> {
+    let producers = engine.describe_producers(partition);
+    let line = |producer: &tidelog::ProducerDescription| {
+        let open = producer.open_first_offset.map_or("-".to_owned(), |offset| offset.to_string());
+        format!(
+            "producer {} epoch={} last_seq={} open_from={open}",
+            producer.producer_id, producer.producer_epoch, producer.last_sequence
+        )
+    };
+    producers.iter().map(line).collect()
+}
+
+/// The offsets that a reader of committed data is given.
+fn committed_line(engine: &Engine, partition: &Partition) -> String {
+    let mut line = "committed".to_owned();
+    let mut offset = engine.watermarks(partition).expect("the partition exists").log_start;
+    loop {
+        let fetched = engine.fetch(partition, offset, FetchOptions::new()).expect("it is readable");
+        for record in fetched.records() {
+            line += &format!(" {}", record.expect("it can be decoded").offset);
+        }
+        if fetched.bytes.is_empty() {
+            return if line == "committed" { line + " -" } else { line };
+        }
+        offset = fetched.next_offset;
+    }
+}
+
+fn control_line(offset: &str, record: &Record) -> String {
+    let kind = match ControlRecord::parse(record) {
+        Ok(ControlRecord::End(marker)) if marker.kind == MarkerKind::Abort => "abort",
+        Ok(ControlRecord::End(_)) => "commit",
+        other => panic!("it is no marker: {other:?}"),
+    };
+    format!("{offset} {kind}@{}", record.timestamp)
+}
+
+/// The state of a partition: its offsets, its producers, its batches and their records, and which
+/// of them are committed.
 pub fn state(engine: &Engine, partition: &Partition) -> Vec<String> {
     let start = engine.watermarks(partition).expect("the partition exists").log_start;
     let mut lines = vec![log_line(engine, partition)];
+    lines.extend(producer_lines(engine, partition));
     for batch in batches(engine, partition) {
         assert_eq!(batch.verify_crc(), Ok(()), "a batch is damaged");
         lines.push(batch_line(&batch));
@@ -80,6 +127,10 @@ pub fn state(engine: &Engine, partition: &Partition) -> Vec<String> {
                 offset if offset < start => format!("({offset})"),
                 offset => offset.to_string(),
             };
+            if batch.header().is_control() {
+                lines.push(control_line(&offset, &record));
+                continue;
+            }
             let headers: Vec<String> = record
                 .headers
                 .iter()
@@ -97,6 +148,7 @@ pub fn state(engine: &Engine, partition: &Partition) -> Vec<String> {
             lines.push(format!("{offset} {key}={value}@{}{headers}", record.timestamp));
         }
     }
+    lines.push(committed_line(engine, partition));
     lines
 }
 
@@ -122,8 +174,6 @@ pub fn binding(line: &str) -> Option<String> {
         }
         Some("plan") => field(line, "starts").map(|starts| format!("plan starts={starts}")),
         Some("refused") => Some("refused".to_owned()),
-        // Producers are not there yet.
-        Some("producer" | "committed") => None,
         _ => Some(line.to_owned()),
     }
 }
