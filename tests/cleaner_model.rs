@@ -1,9 +1,10 @@
-//! Random work on a compacted partition, with crashes at any commit, against a list of what was appended.
+//! Random work on a compacted partition, with producers and crashes at any commit, against a list of what was appended.
 
 mod common;
 mod model;
 
-use model::{Model, World};
+use model::Model;
+use model::world::World;
 
 /// Steps of one run, and how many runs there are.
 const STEPS: u64 = 120;
@@ -22,6 +23,7 @@ fn run(seed: u64) {
             std::panic::resume_unwind(cause);
         }
     }
+    world.settle(&mut model);
 }
 
 #[test]

@@ -222,16 +222,16 @@ impl Pass<'_> {
         CleanerPass { read_bytes: self.reader.read_bytes, ..self.figures }
     }
 
-    fn log_start_and_end(&self) -> (Offset, Offset) {
+    fn log_start_and_last_stable(&self) -> (Offset, Offset) {
         self.reader.partition.cell().read(|state| {
             let marks = state.watermarks();
-            (marks.log_start, marks.high_watermark)
+            (marks.log_start, marks.last_stable)
         })
     }
 
     /// Goes through all batches that begin below the end of what was gathered.
     fn rewrite(&mut self, gathered: &Gathered) -> Result<(), Stop> {
-        let (mut next, _) = self.log_start_and_end();
+        let (mut next, _) = self.log_start_and_last_stable();
         while next < gathered.end {
             let (_pin, mut chunk) = self.reader.locate(next, Offset::MAX)?;
             chunk.retain(|located| located.entry.base_offset < gathered.end);
@@ -302,7 +302,7 @@ impl Pass<'_> {
     /// Whether a batch without transactions stays as a header when it has lost all its records:
     /// the last of the log, or of a producer.
     fn may_stay_empty(&self, located: &Located) -> bool {
-        located.last_offset + 1 >= self.log_start_and_end().1
+        located.last_offset + 1 >= self.log_start_and_last_stable().1
             || self.last_batches.has_data_at(located.last_offset)
     }
 
@@ -318,14 +318,14 @@ impl Pass<'_> {
             now: self.now,
             horizon: self.horizon,
         };
-        let (_, high_watermark) = self.log_start_and_end();
+        let (_, last_stable) = self.log_start_and_last_stable();
         let partition = self.reader.partition;
         let mut items = Vec::new();
         let (next_horizon, last_batches) = (&mut self.next_horizon, &self.last_batches);
         let roles = &mut self.roles;
         let look = &mut |located: &Located, batch: &UnpackedBatch<'_>| {
             let stays =
-                located.last_offset + 1 >= high_watermark || last_batches.keeps(batch.header());
+                located.last_offset + 1 >= last_stable || last_batches.keeps(batch.header());
             let damaged_by = |_: RecordError| damaged(partition, located);
             let role = roles.of(batch, aborted).map_err(damaged_by)?;
             let filtered = filter(batch, role, &retention).map_err(|error| match error {

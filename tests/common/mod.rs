@@ -3,6 +3,7 @@
 
 pub mod transactions;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use tidelog::clock::ManualClock;
 use tidelog::config::{EngineConfig, Maintenance};
 use tidelog::io::SimulatedDisk;
 use tidelog::io::simulated::PowerLoss;
-use tidelog::record::{BatchBuilder, Batches};
+use tidelog::record::{BatchBuilder, Batches, ControlRecord, EndMarker, MarkerKind};
 use tidelog::store::MemoryDisk;
 use tidelog::{
     CommittedBatch, Durability, Engine, EngineBuilder, FetchOptions, Partition, Record,
@@ -187,4 +188,42 @@ pub fn batches_of(engine: &Engine, partition: &Partition) -> Vec<RecordBatch> {
 pub fn described(engine: &Engine, partition: &Partition) -> tidelog::PartitionDescription {
     let topic = engine.describe_topic(partition.topic().name()).expect("the topic exists");
     topic.partitions[partition.index() as usize]
+}
+
+/// The offsets of the records that a client with read_committed takes out of whole fetches, by the
+/// list of aborted transactions and the markers, as Kafka's own consumer does.
+pub fn as_a_client_reads(engine: &Engine, partition: &Partition) -> Vec<i64> {
+    let mut offset = engine.watermarks(partition).expect("the partition exists").log_start;
+    let (start, mut taken) = (offset, Vec::new());
+    loop {
+        let fetched = engine.fetch(partition, offset, FetchOptions::new()).expect("it is readable");
+        if fetched.bytes.is_empty() {
+            return taken;
+        }
+        let mut listed: Vec<_> =
+            fetched.aborted.iter().map(|a| (a.first_offset, a.producer_id)).collect();
+        listed.sort_unstable_by(|a, b| b.cmp(a));
+        let mut skipped = BTreeSet::new();
+        for batch in Batches::new(fetched.bytes) {
+            let batch = batch.expect("it is whole");
+            let header = batch.header();
+            while let Some(&(_, id)) = listed.last().filter(|l| l.0 <= header.last_offset()) {
+                skipped.insert(id);
+                listed.pop();
+            }
+            if header.is_control() {
+                let mut records = batch.records().map(|record| record.expect("decodable"));
+                let marker = records.next().map(|record| ControlRecord::parse(&record));
+                if let Some(Ok(ControlRecord::End(EndMarker { kind: MarkerKind::Abort, .. }))) =
+                    marker
+                {
+                    skipped.remove(&header.producer_id());
+                }
+            } else if !header.is_transactional() || !skipped.contains(&header.producer_id()) {
+                let records = batch.records().map(|record| record.expect("decodable").offset);
+                taken.extend(records.filter(|record| *record >= start.max(offset)));
+            }
+        }
+        offset = fetched.next_offset;
+    }
 }

@@ -1,25 +1,41 @@
-//! What was appended, as a list; what of it may be gone, and the random work that makes it so.
+//! What was appended, as a list, and what of it may be gone.
+
+pub mod producers;
+pub mod world;
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use tidelog::config::{ConfigChange, ConfigOperation};
-use tidelog::io::simulated::PowerLoss;
-use tidelog::record::BatchBuilder;
-use tidelog::{Codec, Durability, Engine, FetchOptions, Partition, Record};
+use tidelog::record::{Batches, RecordBatch};
+use tidelog::{Engine, FetchOptions, Isolation, Partition, Record};
 
-use crate::common::{TestEngine, assert_verified, described, one_partition};
+use crate::common::{as_a_client_reads, assert_verified, described};
+use producers::KnownProducers;
 
 const DELETE_RETENTION_MS: i64 = 3000;
 
-/// Keys that records have: few, so that most are superseded.
-const KEYS: u64 = 7;
+/// How a producer transaction ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Open,
+    Committed,
+    Aborted,
+}
+
+/// A record that was appended, and in which transaction.
+#[derive(Debug)]
+struct Appended {
+    record: Record,
+    transaction: Option<usize>,
+}
 
 /// Everything that was appended and not lost, by offset.
 #[derive(Default)]
 pub struct Model {
-    records: BTreeMap<i64, Record>,
+    records: BTreeMap<i64, Appended>,
+    /// Every transaction that there was.
+    transactions: Vec<Outcome>,
+    pub producers: KnownProducers,
     /// Tombstones that a pass may have reached, and the least clock of one that may.
     seen: BTreeMap<i64, i64>,
     /// Tombstones that a pass may have reached at or behind their horizon.
@@ -32,10 +48,43 @@ pub struct Model {
     leader_epoch: i32,
 }
 
+/// Every batch from the log start on, committed or not. A reader gets to the high watermark.
+pub fn batches(engine: &Engine, partition: &Partition) -> Vec<RecordBatch> {
+    let marks = engine.watermarks(partition).expect("the partition exists");
+    let options = FetchOptions::new().isolation(Isolation::Uncommitted);
+    let (mut all, mut offset) = (Vec::new(), marks.log_start);
+    while offset < marks.high_watermark {
+        let fetched = engine.fetch(partition, offset, options).expect("readable");
+        assert!(fetched.next_offset > offset, "a reader at {offset} is stuck");
+        all.extend(Batches::new(fetched.bytes).map(|batch| batch.expect("it is whole")));
+        offset = fetched.next_offset;
+    }
+    assert_eq!(offset, marks.high_watermark, "a reader does not end at the high watermark");
+    all
+}
+
+fn by_offset(records: impl Iterator<Item = Record>) -> BTreeMap<i64, Record> {
+    records.map(|record| (record.offset, record)).collect()
+}
+
+/// The records that a reader of committed data is given, who gets to the last stable offset.
+fn committed(engine: &Engine, partition: &Partition) -> BTreeMap<i64, Record> {
+    let marks = engine.watermarks(partition).expect("the partition exists");
+    let (mut found, mut offset) = (Vec::new(), marks.log_start);
+    while offset < marks.last_stable {
+        let fetched = engine.fetch(partition, offset, FetchOptions::new()).expect("readable");
+        assert!(fetched.next_offset > offset, "a reader at {offset} is stuck");
+        found.extend(fetched.records().map(|record| record.expect("it can be decoded")));
+        offset = fetched.next_offset;
+    }
+    by_offset(found.into_iter())
+}
+
 impl Model {
     /// A pass ran at this time, and may have reached all below this offset.
     fn note_pass(&mut self, uncleanable: i64, now: i64) {
-        let tombstones = self.records.range(..uncleanable).filter(|(_, r)| r.value.is_none());
+        let tombstones = self.records.range(..uncleanable);
+        let tombstones = tombstones.filter(|(_, appended)| appended.record.value.is_none());
         for (&offset, _) in tombstones {
             // Which pass wrote the horizon is not known: the earliest that any may have written.
             let first = self.seen.entry(offset).or_insert(now);
@@ -46,10 +95,11 @@ impl Model {
         }
     }
 
-    fn append(&mut self, base: i64, records: Vec<Record>) {
+    fn append(&mut self, base: i64, records: Vec<Record>, transaction: Option<usize>) {
         for (offset, record) in (base..).zip(records) {
             self.log_end = offset + 1;
-            self.records.insert(offset, Record { offset, ..record });
+            let record = Record { offset, ..record };
+            self.records.insert(offset, Appended { record, transaction });
         }
     }
 
@@ -68,9 +118,14 @@ impl Model {
         self.records.retain(|offset, _| *offset < marks.log_end);
         self.seen.retain(|offset, _| *offset < marks.log_end);
         self.may_be_gone.retain(|offset, ()| *offset < marks.log_end);
+        self.producers.crashed(marks.log_end);
         (self.log_end, self.log_start) = (marks.log_end, marks.log_start);
         // Recovery has synced what it found.
         self.note_synced();
+    }
+
+    fn outcome(&self, appended: &Appended) -> Outcome {
+        appended.transaction.map_or(Outcome::Committed, |index| self.transactions[index])
     }
 
     /// Holds the partition against what may be.
@@ -81,30 +136,72 @@ impl Model {
         assert_eq!(marks.log_end, self.log_end, "the log end moved");
         assert!(marks.log_start >= self.log_start, "the log start went back");
         self.log_start = marks.log_start;
-        let mut found: BTreeMap<i64, Record> = BTreeMap::new();
-        let mut offset = marks.log_start;
-        while offset < marks.high_watermark {
-            let fetched = engine.fetch(partition, offset, FetchOptions::new()).expect("readable");
-            assert!(fetched.next_offset > offset, "a reader at {offset} is stuck");
-            for record in fetched.records() {
-                let record = record.expect("it can be decoded");
-                found.insert(record.offset, record);
-            }
-            offset = fetched.next_offset;
-        }
-        assert_eq!(offset, marks.high_watermark, "a reader does not end at the high watermark");
-        for (offset, record) in &found {
-            assert_eq!(Some(record), self.records.get(offset), "another record is at {offset}");
-        }
         let first_dirty = described(engine, partition).first_dirty;
-        self.check_keys(&found, first_dirty, now);
+        let batches = batches(engine, partition);
+        let all = batches.iter().filter(|batch| !batch.header().is_control());
+        let all = all.flat_map(RecordBatch::records).map(|record| record.expect("decodable"));
+        let all = by_offset(all.filter(|record| record.offset >= marks.log_start));
+        for (offset, record) in &all {
+            let appended = self.records.get(offset).expect("what is there was appended");
+            assert_eq!(*record, appended.record, "another record is at {offset}");
+            let is_aborted = self.outcome(appended) == Outcome::Aborted;
+            assert!(*offset >= first_dirty || !is_aborted, "aborted at {offset} is still there");
+        }
+        for offset in self.records.range(marks.last_stable.max(marks.log_start)..) {
+            assert!(all.contains_key(offset.0), "{} is gone, and not stable yet", offset.0);
+        }
+        let found = committed(engine, partition);
+        for (offset, record) in &found {
+            assert_eq!(self.outcome(&self.records[offset]), Outcome::Committed, "at {offset}");
+            assert_eq!(all.get(offset), Some(record), "readers differ at {offset}");
+        }
+        let offsets: Vec<i64> = found.keys().copied().collect();
+        assert_eq!(as_a_client_reads(engine, partition), offsets);
+        let scanned = engine.snapshot().scan(partition.topic());
+        let scanned = scanned.map(|scanned| scanned.expect("readable").record.offset);
+        // A scan goes on behind what is not stable, and leaves out open transactions.
+        let behind = all.keys().filter(|offset| **offset >= marks.last_stable);
+        let behind =
+            behind.filter(|offset| self.outcome(&self.records[offset]) == Outcome::Committed);
+        let expected: Vec<i64> = offsets.iter().chain(behind).copied().collect();
+        assert_eq!(scanned.collect::<Vec<i64>>(), expected);
+        self.check_keys(&found, marks.last_stable, first_dirty, now);
+        self.check_markers(&batches);
+        self.producers.check(engine, partition, &batches);
     }
 
-    fn check_keys(&self, found: &BTreeMap<i64, Record>, first_dirty: i64, now: i64) {
+    /// As long as a batch of a transaction that has ended is there, so is its marker.
+    fn check_markers(&self, batches: &[RecordBatch]) {
+        let mut unended: BTreeMap<i64, usize> = BTreeMap::new();
+        for header in batches.iter().map(RecordBatch::header) {
+            let producer_id = header.producer_id();
+            if header.is_control() {
+                unended.remove(&producer_id);
+            } else if header.is_transactional() {
+                let index = self.records[&header.base_offset()].transaction;
+                let index = index.expect("it is of a transaction");
+                let before = unended.insert(producer_id, index);
+                assert!(before.is_none_or(|before| before == index), "a marker before {header:?}");
+            }
+        }
+        for (producer_id, index) in unended {
+            let outcome = self.transactions[index];
+            assert_eq!(outcome, Outcome::Open, "the marker of {producer_id} is gone");
+        }
+    }
+
+    fn check_keys(
+        &self,
+        found: &BTreeMap<i64, Record>,
+        last_stable: i64,
+        first_dirty: i64,
+        now: i64,
+    ) {
         let mut newest: BTreeMap<&Bytes, i64> = BTreeMap::new();
         let mut newest_clean: BTreeMap<&Bytes, i64> = BTreeMap::new();
-        for (&offset, record) in self.records.range(self.log_start..) {
-            if let Some(key) = &record.key {
+        for (&offset, appended) in self.records.range(self.log_start..last_stable) {
+            let is_committed = self.outcome(appended) == Outcome::Committed;
+            if let Some(key) = appended.record.key.as_ref().filter(|_| is_committed) {
                 newest.insert(key, offset);
                 if offset < first_dirty {
                     newest_clean.insert(key, offset);
@@ -120,205 +217,5 @@ impl Model {
             let key = record.key.as_ref().expect("what is clean has a key");
             assert_eq!(newest_clean[key], offset, "{key:?} at {offset} was superseded");
         }
-    }
-}
-
-/// An engine and the random work that is done on it.
-pub struct World {
-    test: TestEngine,
-    engine: Option<Engine>,
-    state: u64,
-    now: i64,
-    policy: &'static str,
-}
-
-impl World {
-    pub fn new(seed: u64) -> Self {
-        let mut test = TestEngine::new();
-        let keys = 2 + seed % 8;
-        test.config = test.config.cleaner_memory_bytes(40 * keys).segment_bytes(8 << 10);
-        let now = crate::common::NOW_MS;
-        let state = seed.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1;
-        let mut world = Self { engine: Some(test.open()), test, state, now, policy: "compact" };
-        let retention = DELETE_RETENTION_MS.to_string();
-        let ratio = if world.below(2) == 0 { "0" } else { "0.5" };
-        let lag = if world.below(3) == 0 { "500" } else { "0" };
-        let settings = [
-            ("cleanup.policy", "compact"),
-            ("min.cleanable.dirty.ratio", ratio),
-            ("min.compaction.lag.ms", lag),
-            ("delete.retention.ms", retention.as_str()),
-            ("retention.ms", "20000"),
-        ];
-        one_partition(&world.engine(), "t", &settings);
-        world
-    }
-
-    pub fn now(&self) -> i64 {
-        self.now
-    }
-
-    pub fn engine(&self) -> Engine {
-        self.engine.clone().expect("the engine is open")
-    }
-
-    pub fn partition(&self) -> Partition {
-        self.engine().topic("t").expect("it was made").partition(0).expect("it has one")
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        (self.state >> 33) % bound
-    }
-
-    /// Does something; tells what.
-    pub fn step(&mut self, model: &mut Model) -> &'static str {
-        match self.below(100) {
-            0..45 => self.append(model),
-            45..60 => self.clean(model, u64::MAX),
-            60..68 => {
-                let stop_at = self.below(4);
-                self.clean(model, stop_at)
-            }
-            68..76 => self.crash_in_a_pass(model),
-            76..84 => self.set_clock(),
-            84..88 => self.change_policy(),
-            88..91 => self.delete_records(model),
-            91..94 => {
-                self.engine().run_retention().expect("nothing is damaged");
-                model.log_start = model.log_start.max(self.log_start());
-                "retention"
-            }
-            94..96 => {
-                self.engine().sync().expect("the disk is good");
-                model.note_synced();
-                "a sync"
-            }
-            96..98 => {
-                self.engine().checkpoint().expect("the disk is good");
-                model.note_synced();
-                "a checkpoint"
-            }
-            _ => {
-                self.engine.take().expect("it is open").close().expect("the disk is good");
-                self.open(model);
-                "a reopen"
-            }
-        }
-    }
-
-    fn log_start(&self) -> i64 {
-        self.engine().watermarks(&self.partition()).expect("it exists").log_start
-    }
-
-    fn open(&mut self, model: &mut Model) {
-        self.engine = Some(self.test.open());
-        model.crashed(&self.engine(), &self.partition());
-    }
-
-    fn append(&mut self, model: &mut Model) -> &'static str {
-        let codec = Codec::ALL[self.below(5) as usize];
-        let codec = if self.below(3) == 0 { codec } else { Codec::None };
-        let mut builder = BatchBuilder::new().codec(codec);
-        let mut records = Vec::new();
-        for _ in 0..=self.below(5) {
-            let key = format!("key{}", self.below(KEYS));
-            let key = if self.policy == "delete" && self.below(4) == 0 { None } else { Some(key) };
-            let length = if self.below(20) == 0 { 3000 } else { self.below(20) };
-            let value = (self.below(4) > 0).then(|| vec![b'v'; length as usize]);
-            let timestamp = if self.below(8) == 0 { -1 } else { self.now };
-            let record = Record::new(key, value).timestamp(timestamp).header("n", "1");
-            builder.push(&record).expect("the batch is small");
-            records.push(record);
-        }
-        let mut append = self.engine().append_transaction();
-        let batch = builder.finish().expect("there is a record");
-        append.batch(&self.partition(), batch).expect("the batch is good");
-        let is_synced = self.below(4) == 0;
-        let durability = if is_synced { Durability::Sync } else { Durability::Buffered };
-        let committed = append.commit(durability).expect("the disk is good");
-        model.append(committed.batches[0].base_offset, records);
-        if is_synced {
-            model.note_synced();
-        }
-        "an append"
-    }
-
-    fn uncleanable(&self) -> i64 {
-        self.engine().cleaner_plan(&self.partition()).expect("readable").uncleanable
-    }
-
-    fn clean(&mut self, model: &mut Model, stop_at: u64) -> &'static str {
-        let uncleanable = self.uncleanable();
-        let mut calls = 0;
-        let pass = self.engine().clean_partition_at(&self.partition(), |_| {
-            calls += 1;
-            if calls > stop_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
-        if let Some(pass) = pass.expect("nothing is damaged") {
-            assert_eq!(pass.is_finished, calls <= stop_at);
-            model.note_pass(uncleanable, self.now);
-        }
-        "a pass"
-    }
-
-    fn crash_in_a_pass(&mut self, model: &mut Model) -> &'static str {
-        let uncleanable = self.uncleanable();
-        let (crash_at, is_power_loss) = (self.below(6), self.below(2) == 0);
-        let seed = self.below(1 << 20);
-        let mut calls = 0;
-        let mut did_crash = false;
-        let engine = self.engine();
-        let result = engine.clean_partition_at(&self.partition(), |_| {
-            if calls == crash_at {
-                self.test.disk.kill();
-                did_crash = true;
-            }
-            calls += 1;
-            ControlFlow::Continue(())
-        });
-        model.note_pass(uncleanable, self.now);
-        assert!(result.is_ok() || did_crash, "{result:?}");
-        drop(result);
-        drop(engine);
-        if is_power_loss {
-            self.test.disk.power_loss(PowerLoss::Random(seed));
-        } else {
-            self.test.disk.kill();
-            model.note_synced();
-        }
-        self.engine = None;
-        self.test.store.crash(seed);
-        self.open(model);
-        if is_power_loss { "power loss in a pass" } else { "a kill in a pass" }
-    }
-
-    fn set_clock(&mut self) -> &'static str {
-        let by = i64::try_from(self.below(2500)).expect("it is small") - 400;
-        self.now += by;
-        self.test.clock.set_ms(self.now);
-        "a step of the clock"
-    }
-
-    fn change_policy(&mut self) -> &'static str {
-        self.policy = ["compact", "delete", "compact,delete", "compact"][self.below(4) as usize];
-        let value = ConfigOperation::Set(self.policy.to_owned());
-        let change = ConfigChange { name: "cleanup.policy".to_owned(), operation: value };
-        self.engine().alter_topic("t", &[change]).expect("the setting is legal");
-        "a change of policy"
-    }
-
-    fn delete_records(&mut self, model: &mut Model) -> &'static str {
-        let (start, end) = (self.log_start(), model.log_end);
-        let ahead = end - start;
-        let target = start + i64::try_from(self.below(6)).expect("it is small").min(ahead);
-        let moved = self.engine().delete_records(&self.partition(), target);
-        model.log_start = moved.expect("it is in range");
-        if model.log_start > start {
-            model.note_synced();
-        }
-        "delete_records"
     }
 }
