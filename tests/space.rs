@@ -1,7 +1,10 @@
 //! Space that is not needed any more comes back, whatever shares the log, and little is written for it.
+//!
+//! `TIDELOG_SPACE=whole` runs the sizes of a day of work in place of those for every day.
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use bytes::Bytes;
@@ -9,6 +12,15 @@ use common::{NOW_MS, TestEngine, append_batch, assert_verified, batch_of, offset
 use tidelog::{Durability, Engine, Partition, Record, TopicConfig};
 
 const MINUTE_MS: u64 = 60_000;
+/// One number for every day, and one for the whole size.
+fn sized(every_day: usize, whole: usize) -> usize {
+    match std::env::var("TIDELOG_SPACE").as_deref() {
+        Ok("whole") => whole,
+        Ok(other) => panic!("TIDELOG_SPACE={other} is not known"),
+        Err(_) => every_day,
+    }
+}
+
 const DAY_MS: u64 = 24 * 60 * MINUTE_MS;
 
 /// Bytes of the files in the log's directory.
@@ -46,15 +58,18 @@ fn ret_14_a_topic_of_which_nine_tenths_were_deleted_gives_their_space_back() {
     let engine = test.open();
     let topic = engine.create_topic("t", TopicConfig::new(1)).unwrap();
     let partition = topic.partition(0).unwrap();
-    for _ in 0..6400 {
-        append_batch(&engine, &partition, batch(4096));
+    // A GiB as a whole.
+    let (count, batch) = (sized(6400, 1 << 18), batch(4096 - 100));
+    for _ in 0..count {
+        append_batch(&engine, &partition, batch.clone());
     }
     let before = disk_bytes(&test);
-    engine.delete_records(&partition, 5760).unwrap();
+    let (start, end) = (count as i64 * 9 / 10, count as i64);
+    engine.delete_records(&partition, start).unwrap();
     idle(&test, &engine);
     assert_space_came_back(&test, &engine);
     assert!(disk_bytes(&test) < before / 7, "{} of {before}", disk_bytes(&test));
-    assert_eq!(offsets_of(&engine, &partition), (5760..6400).collect::<Vec<_>>());
+    assert_eq!(offsets_of(&engine, &partition), (start..end).collect::<Vec<_>>());
     let metrics = engine.metrics();
     assert!(metrics.relocated_bytes < test.config.segment_bytes, "{metrics:?}");
     assert_verified(&engine);
@@ -134,9 +149,9 @@ impl Sequence {
 #[test]
 fn two_hundred_topics_of_very_different_lives_share_the_log_for_three_days() {
     const TOPICS: usize = 200;
-    const PER_MINUTE: usize = 20;
+    let per_minute = sized(20, 200);
     const BATCH_BYTES: usize = 8000;
-    let test = TestEngine::with(|config| config.segment_bytes(2 << 20));
+    let test = TestEngine::with(|config| config.segment_bytes(sized(2 << 20, 16 << 20) as u64));
     let engine = test.open();
     let mut sequence = Sequence(0x9e37_79b9_7f4a_7c15);
     let partitions: Vec<Partition> = (0..TOPICS)
@@ -151,8 +166,8 @@ fn two_hundred_topics_of_very_different_lives_share_the_log_for_three_days() {
     let mut worst = 0f64;
     for minute in 0..(3 * DAY_MS / MINUTE_MS) as usize {
         let mut append = engine.append_transaction();
-        for number in 0..PER_MINUTE {
-            let partition = &partitions[(minute * PER_MINUTE + number) % TOPICS];
+        for number in 0..per_minute {
+            let partition = &partitions[(minute * per_minute + number) % TOPICS];
             let now = NOW_MS + (minute as u64 * MINUTE_MS) as i64;
             let record = Record::keyless(body.clone()).timestamp(now);
             append.batch(partition, batch_of(&[record])).unwrap();
@@ -173,5 +188,60 @@ fn two_hundred_topics_of_very_different_lives_share_the_log_for_three_days() {
     assert!(amplification <= 1.7, "{amplification}: {metrics:?}");
     idle(&test, &engine);
     assert_space_came_back(&test, &engine);
+    assert_verified(&engine);
+}
+
+const KEYS: usize = 1000;
+
+/// Updates of any keys of a compacted topic, in batches of ten, with maintenance beside them. The
+/// offset of the last update of each key.
+fn update(
+    test: &TestEngine,
+    engine: &Engine,
+    partition: &Partition,
+    updates: usize,
+) -> BTreeSet<i64> {
+    let mut sequence = Sequence(0x2545_f491_4f6c_dd1d);
+    let mut newest = [-1; KEYS];
+    for first in (0..updates).step_by(10) {
+        let records: Vec<Record> = (first..first + 10)
+            .map(|number| {
+                let key = sequence.next() as usize % KEYS;
+                newest[key] = number as i64;
+                let key = format!("key-{key:04}");
+                let value = format!("{number:080}");
+                Record::new(key, value).timestamp(NOW_MS + number as i64 / 100)
+            })
+            .collect();
+        append_batch(engine, partition, batch_of(&records));
+        if first % 1000 == 0 {
+            test.clock.advance_ms(1000);
+            engine.run_maintenance().expect("it goes on");
+        }
+    }
+    newest.into_iter().filter(|offset| *offset >= 0).collect()
+}
+
+#[test]
+fn a_compacted_topic_takes_the_space_of_its_keys_however_often_they_were_updated() {
+    let updates = sized(100_000, 1_000_000);
+    let test = TestEngine::with(|config| config.segment_bytes(256 << 10));
+    let engine = test.open();
+    let config = TopicConfig::new(1).set("cleanup.policy", "compact").unwrap();
+    let partition = engine.create_topic("t", config).unwrap().partition(0).unwrap();
+    let newest = update(&test, &engine, &partition, updates);
+    idle(&test, &engine);
+    assert_space_came_back(&test, &engine);
+    let metrics = engine.metrics();
+    let written = metrics.log_bytes as f64 / metrics.appended_bytes as f64;
+    println!(
+        "appended {} live {} disk {} written {written:.3} times, {} passes",
+        metrics.appended_bytes, metrics.live_bytes, metrics.log_size_bytes, metrics.cleaner_passes,
+    );
+    let offsets: BTreeSet<i64> = offsets_of(&engine, &partition).into_iter().collect();
+    assert!(offsets.is_superset(&newest), "each key's newest record is there");
+    // What may be dirty is at most half of what can be cleaned.
+    assert!(offsets.len() <= 2010, "{}", offsets.len());
+    assert!(metrics.live_bytes < 300_000, "{metrics:?}");
     assert_verified(&engine);
 }

@@ -51,6 +51,7 @@ struct Directory {
     live: Families,
     /// What was written and is in no complete flush, one element a write.
     unflushed: Vec<Vec<WriteBatch>>,
+    unflushed_bytes: u64,
     flush: Option<Flush>,
     /// The failure after which nothing is written.
     failure: Option<StorageError>,
@@ -111,6 +112,7 @@ impl Directory {
     fn persist(&mut self, write_count: usize) {
         for write in self.unflushed.drain(..write_count) {
             write.iter().for_each(|batch| self.durable.apply(batch));
+            self.unflushed_bytes -= bytes_of(&write);
         }
     }
 
@@ -133,11 +135,16 @@ impl Directory {
         };
         self.persist(survivors);
         self.unflushed.clear();
+        self.unflushed_bytes = 0;
         self.live = self.durable.clone();
         self.flush = None;
         self.failure = None;
         self.open_handle = None;
     }
+}
+
+fn bytes_of(write: &[WriteBatch]) -> u64 {
+    write.iter().map(|batch| batch.encoded().len() as u64).sum()
 }
 
 /// A number that looks random and depends on the seed alone.
@@ -342,6 +349,7 @@ impl Store for MemoryStore {
             }
             let write: Vec<_> = batches.iter().map(|&batch| batch.clone()).collect();
             write.iter().for_each(|batch| directory.live.apply(batch));
+            directory.unflushed_bytes += bytes_of(&write);
             directory.unflushed.push(write);
             Ok(())
         })
@@ -389,11 +397,7 @@ impl Store for MemoryStore {
     }
 
     fn unflushed_bytes(&self) -> u64 {
-        let count = self.with(|directory, _| {
-            let batches = directory.unflushed.iter().flatten();
-            Ok(batches.map(|batch| batch.encoded().len() as u64).sum())
-        });
-        count.unwrap_or(0)
+        self.with(|directory, _| Ok(directory.unflushed_bytes)).unwrap_or(0)
     }
 
     fn close(&self) -> Result<(), StorageError> {
