@@ -263,3 +263,31 @@ fn above_the_limit_new_producers_are_refused_and_known_ones_go_on() {
     assert_eq!(send(&engine, &again, (2, 0, 70), "v"), Ok(0), "a topic made anew knows nobody");
     assert_eq!(send(&engine, &again, (2, 0, 71), "v"), Ok(1));
 }
+
+/// A batch with a producer id and no epoch, which no client makes and Kafka takes.
+fn without_epoch(sequence: i32) -> Bytes {
+    let mut bytes = batch((7, 0, sequence), &["v"]).to_vec();
+    bytes[51..53].copy_from_slice(&(-1i16).to_be_bytes());
+    let crc = crc32c::crc32c(&bytes[21..]);
+    bytes[17..21].copy_from_slice(&crc.to_be_bytes());
+    bytes.into()
+}
+
+#[test]
+fn a_producer_without_an_epoch_is_fenced_by_the_first_and_known_after_a_restart() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let partition = one_partition(&engine, "t", &[]);
+    commit(&engine, &[(&partition, without_epoch(0))]).unwrap();
+    assert_verified(&engine);
+    drop((engine, partition));
+    test.kill();
+    let engine = test.open();
+    let partition = engine.topic("t").unwrap().partition(0).unwrap();
+    let again = commit(&engine, &[(&partition, without_epoch(0))]).unwrap();
+    assert!(again.batches[0].is_duplicate);
+    commit(&engine, &[(&partition, without_epoch(1))]).unwrap();
+    assert_eq!(send(&engine, &partition, (7, 0, 0), "v"), Ok(2));
+    let fenced = commit(&engine, &[(&partition, without_epoch(2))]).unwrap_err();
+    assert_eq!(code_of(&fenced), 47);
+}

@@ -19,7 +19,8 @@
 use super::bytes::{Fields, put_varint};
 use crate::error::Corruption;
 use crate::types::{
-    NO_SEQUENCE, Offset, PartitionId, ProducerEpoch, ProducerId, Sequence, TimestampMs,
+    NO_PRODUCER_EPOCH, NO_SEQUENCE, Offset, PartitionId, ProducerEpoch, ProducerId, Sequence,
+    TimestampMs,
 };
 use crate::write_batch::Family;
 
@@ -84,7 +85,8 @@ fn unzigzag(value: u64) -> i64 {
 /// What a partition knows of a producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProducerRow {
-    /// The newest epoch that wrote here.
+    /// The newest epoch that wrote here; -1 where a client sent an id without an epoch, which
+    /// Kafka takes.
     pub epoch: ProducerEpoch,
     /// The engine's clock when the producer last wrote here, a marker counts: its age.
     pub last_time: TimestampMs,
@@ -177,7 +179,7 @@ impl ProducerRow {
         let open = fields.i64()?;
         row.open_first_offset = (open != NONE).then_some(open);
         row.has_marker = counts & HAS_MARKER != 0;
-        if epoch < 0 || open < NONE || usize::from(batch_count) > SEQUENCE_WINDOW {
+        if epoch < NO_PRODUCER_EPOCH || open < NONE || usize::from(batch_count) > SEQUENCE_WINDOW {
             return Err(fields.corruption("a field is out of its range"));
         }
         row.batch_count = batch_count;
