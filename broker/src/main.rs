@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tidelog::clock::{Clock, SystemClock};
 use tidelog::{Engine, EngineConfig};
 use tidelog_broker::args::{Command, LogFormat, Other, Serve};
@@ -54,12 +55,24 @@ fn print_hash() -> Result<(), Failure> {
 
 fn run(serve: &Serve) -> Result<(), Failure> {
     log_to_stderr(serve);
+    raise_open_files();
     let config = config(serve)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let engine = open(serve, &clock)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(until_told_to_stop(config, engine, clock))?;
     Ok(())
+}
+
+/// Connections and files of the store each need an open file, and the soft limit is often 1,024
+/// for the sake of programs that this is none of.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    match raised {
+        Ok(()) => tracing::debug!(open_files = ?limit.maximum, "may open so many files"),
+        Err(error) => tracing::warn!(%error, "the limit of open files stays as it is"),
+    }
 }
 
 /// A request is one append transaction, so the engine takes as large ones as the broker.

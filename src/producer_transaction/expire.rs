@@ -104,6 +104,9 @@ fn settled(done: Result<ProducerIdentity, ProducerError>) -> Result<bool, Storag
 }
 
 fn forget_producers(shared: &Arc<Shared>, now_ms: TimestampMs) -> Result<u64, StorageError> {
+    if shared.producers.known() == 0 {
+        return Ok(0);
+    }
     let expiration_ms = shared.config.producer_id_expiration_ms;
     let mut forgotten = 0;
     let mut found: Vec<(Partition, ProducerId)> = Vec::new();
