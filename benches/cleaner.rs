@@ -5,6 +5,11 @@
 //! - `TIDELOG_BENCH_DIR`: where to write (default: the system's temporary directory)
 //! - `TIDELOG_BENCH_BYTES`: bytes of record batches that are cleaned (default: 256 MiB)
 //! - `TIDELOG_BENCH_ROUNDS`: how often each share is measured (default: 3)
+//! - `TIDELOG_BENCH_DUPLICATES`: one share to measure in place of all, in percent
+//! - `TIDELOG_BENCH_BESIDE`: 0 to leave out the appends beside a pass
+//!
+//! The pass runs on one thread, the benchmark's; the engine's own threads sync the log as they
+//! always do, and none of them cleans.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -26,11 +31,21 @@ const RECORD_BYTES: usize = 1024;
 /// Shares of records whose key comes again, in percent.
 const DUPLICATES: &[u64] = &[0, 50, 95];
 
+/// More than a pass writes: what is measured is the cleaner, and the time until all of it is synced
+/// is told beside it.
+const MAX_UNSYNCED_BYTES: u64 = 4 << 30;
+
 /// How long appends are measured without a cleaner beside them.
 const ALONE: Duration = Duration::from_millis(1500);
 
 fn open(directory: &Path) -> Engine {
-    let config = EngineConfig::default().maintenance(Maintenance::Manual).disk_reserve_bytes(0);
+    // The first round finds nothing to do, and the next one is a day away.
+    const DAY_MS: u64 = 86_400_000;
+    let config = EngineConfig::default()
+        .maintenance(Maintenance::Background)
+        .maintenance_interval_ms(DAY_MS)
+        .max_unsynced_bytes(MAX_UNSYNCED_BYTES)
+        .disk_reserve_bytes(0);
     let builder = Engine::builder(directory).config(config);
     #[cfg(all(not(feature = "rocksdb"), feature = "test-util"))]
     let builder = builder.store(std::sync::Arc::new(tidelog::store::MemoryDisk::new()));
@@ -91,7 +106,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 fn clean_at(percent: u64, total_bytes: u64, rounds: u64) {
-    let (mut cleaned, mut read, mut pass) = (Vec::new(), Vec::new(), None);
+    let (mut cleaned, mut read, mut synced, mut pass) = (Vec::new(), Vec::new(), Vec::new(), None);
     for _ in 0..rounds {
         let directory = BenchDir::new("cleaner");
         let engine = open(&directory.path().join("engine"));
@@ -104,13 +119,15 @@ fn clean_at(percent: u64, total_bytes: u64, rounds: u64) {
         let watch = Stopwatch::start();
         let done = engine.clean_partition(&partition).expect("it is clean now");
         cleaned.push(watch.elapsed());
+        engine.sync().expect("it is synced");
+        synced.push(watch.elapsed());
         pass = done;
     }
     let pass = pass.expect("a pass was due");
-    let (cleaned, read) = (median(cleaned), median(read));
+    let (cleaned, read, synced) = (median(cleaned), median(read), median(synced));
     println!(
-        "{percent:>3} % duplicates: {:>5.0} MB/s ({cleaned:.2?}), reading and summing {read:.2?}, \
-         ratio {:.2}; {} keys, {} MB read, {} MB written",
+        "{percent:>3} % duplicates: {:>5.0} MB/s ({cleaned:.2?}, synced after {synced:.2?}), \
+         reading and summing {read:.2?}, ratio {:.2}; {} keys, {} MB read, {} MB written",
         total_bytes as f64 / 1e6 / cleaned.as_secs_f64(),
         read.as_secs_f64() / cleaned.as_secs_f64(),
         pass.key_count,
@@ -177,10 +194,10 @@ fn main() {
          warm, median of {rounds}",
         total_bytes >> 20
     );
-    for &percent in DUPLICATES {
-        clean_at(percent, total_bytes, rounds);
-    }
-    for &percent in DUPLICATES {
-        appends_beside(percent, total_bytes);
+    let only = env_u64("TIDELOG_BENCH_DUPLICATES", u64::MAX);
+    let chosen = || DUPLICATES.iter().filter(|&&percent| only == u64::MAX || percent == only);
+    chosen().for_each(|&percent| clean_at(percent, total_bytes, rounds));
+    if env_u64("TIDELOG_BENCH_BESIDE", 1) > 0 {
+        chosen().for_each(|&percent| appends_beside(percent, total_bytes));
     }
 }

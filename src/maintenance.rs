@@ -4,8 +4,9 @@
 //! expired, cleans what is due, frees what is dead, and begins to relocate if too much is dead. A
 //! relocation that is under way goes on in every step, as far as its rate allows.
 //!
-//! On the engine's thread a pass of the cleaner waits for its own rate, and for the disk where that
-//! is behind; meanwhile all the rest goes on. A caller who drives the steps waits for nothing.
+//! On the engine's thread a pass of the cleaner waits for its own rate; meanwhile all the rest goes
+//! on. Where the disk is behind, what is moved and cleaned counts several times against its rate:
+//! appends go first, and it still comes to an end. A caller who drives the steps waits for nothing.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,7 +23,10 @@ use crate::retention::{RetentionReport, run_retention};
 use crate::rules::Rule;
 use crate::shared::{Cut, Shared, count_live};
 
-/// How long the thread waits for more of a rate, and for the disk.
+/// How often a byte counts against its rate while the disk is behind.
+const COST_BEHIND: u64 = 4;
+
+/// How long the thread waits for more of a rate.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// What one step of maintenance did.
@@ -72,9 +76,7 @@ fn step(shared: &Arc<Shared>, driver: Driver) -> Result<MaintenanceStep, Storage
     if shared.schedule.begin_round(shared.clock.monotonic()) {
         run_round(shared, driver, &mut step)?;
     }
-    if driver == Driver::Caller || !is_behind(shared) {
-        relocate(shared, &mut step)?;
-    }
+    relocate(shared, driver, &mut step)?;
     step.is_relocating = relocation::is_under_way(shared);
     let until_round = shared.schedule.until_round(shared.clock.monotonic());
     let next_in = if step.is_relocating { until_round.min(PAUSE) } else { until_round };
@@ -82,11 +84,13 @@ fn step(shared: &Arc<Shared>, driver: Driver) -> Result<MaintenanceStep, Storage
     Ok(step)
 }
 
-/// Whether the disk is behind with what was written: then the engine's own work waits.
-fn is_behind(shared: &Shared) -> bool {
+/// What so many bytes count against a rate. The disk is behind where more than half of what may be
+/// unsynced is.
+fn cost(shared: &Shared, driver: Driver, bytes: u64) -> u64 {
     let config = &shared.config;
     let bound = (config.max_unsynced_bytes / 2).max(config.background_sync_bytes);
-    shared.pipeline.log.unsynced_bytes() > bound
+    let is_behind = shared.pipeline.log.unsynced_bytes() > bound;
+    if driver == Driver::Thread && is_behind { bytes.saturating_mul(COST_BEHIND) } else { bytes }
 }
 
 fn take_due_checkpoint(shared: &Shared, step: &mut MaintenanceStep) -> Result<(), StorageError> {
@@ -97,13 +101,17 @@ fn take_due_checkpoint(shared: &Shared, step: &mut MaintenanceStep) -> Result<()
     Ok(())
 }
 
-fn relocate(shared: &Arc<Shared>, step: &mut MaintenanceStep) -> Result<(), StorageError> {
+fn relocate(
+    shared: &Arc<Shared>,
+    driver: Driver,
+    step: &mut MaintenanceStep,
+) -> Result<(), StorageError> {
     if !relocation::is_under_way(shared) {
         return Ok(());
     }
     let rate = &shared.schedule.relocation;
     let relocated = relocation::go_on(shared, rate.allowance(shared.clock.monotonic()))?;
-    rate.spend(relocated.bytes);
+    rate.spend(cost(shared, driver, relocated.bytes));
     step.relocated_bytes += relocated.bytes;
     if relocated.has_ended {
         // What it has emptied can go, and there may be more to move.
@@ -170,18 +178,17 @@ fn clean(
 /// False if the pass has to end.
 fn wait_for_rate(shared: &Arc<Shared>, bytes: u64) -> Result<bool, StorageError> {
     let rate = &shared.schedule.cleaner;
-    rate.spend(bytes);
+    rate.spend(cost(shared, Driver::Thread, bytes));
     loop {
         if shared.pipeline.is_ending() || shared.cleaning.is_paused() {
             return Ok(false);
         }
         tend(shared)?;
         let wait = rate.wait(shared.clock.monotonic());
-        let is_behind = is_behind(shared);
-        if wait.is_zero() && !is_behind {
+        if wait.is_zero() {
             return Ok(true);
         }
-        shared.pipeline.wait_for_work(if is_behind { PAUSE } else { wait.min(PAUSE) });
+        shared.pipeline.wait_for_work(wait.min(PAUSE));
     }
 }
 
@@ -198,7 +205,7 @@ fn tend(shared: &Arc<Shared>) -> Result<(), StorageError> {
         retained?;
         relocation::begin(shared)?;
     }
-    if is_behind(shared) { Ok(()) } else { relocate(shared, &mut step) }
+    relocate(shared, Driver::Thread, &mut step)
 }
 
 /// Frees what is dead.

@@ -5,6 +5,7 @@
 //! the topic, and stays gone. One that only lies elsewhere was relocated: what replaces it was made
 //! of the same bytes. Anything else ends the pass, which then does not count as done.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -17,8 +18,12 @@ use crate::log::Payload;
 use crate::partition::BatchSize;
 use crate::record::{Attributes, BatchHeader};
 use crate::shared::{Located, Pipeline};
+use crate::store::Direction;
 use crate::types::{CommitSequence, Durability, Offset, PayloadLocation, TimestampMs};
 use crate::write_batch::Family;
+
+/// Batches that a scan passes over before another seek is cheaper.
+const MAX_PASSED: u32 = 8;
 
 /// A batch that is changed.
 #[derive(Debug)]
@@ -87,12 +92,9 @@ impl CleanChange {
         if topic.is_deleted() || !topic.settings().effective().cleanup_policy.compact {
             return Ok(None);
         }
-        let id = self.partition.cell().id();
         let mut unchanged = Vec::with_capacity(self.items.len());
-        for item in &self.items {
-            let key = batch_key(id, item.expected.last_offset);
-            let Some(value) = self.pipeline.store.get(Family::Batches, &key)? else { continue };
-            let found = BatchEntry::decode(&key, &value)?;
+        for (item, found) in self.items.iter().zip(self.found()?) {
+            let Some(found) = found else { continue };
             let expected = BatchEntry { location: found.location, ..item.expected.entry };
             let length_bytes = item.expected.entry.location.length_bytes;
             if found != expected || found.location.length_bytes != length_bytes {
@@ -101,6 +103,46 @@ impl CleanChange {
             unchanged.push((item, found.location));
         }
         Ok(Some(unchanged))
+    }
+
+    /// What the index says of each item's batch now. Items come in the order of offsets and mostly
+    /// lie side by side, so that a scan finds many with one seek.
+    fn found(&self) -> Result<Vec<Option<BatchEntry>>, StorageError> {
+        let id = self.partition.cell().id();
+        let key_of = |item: &Item| batch_key(id, item.expected.last_offset);
+        let Some(last) = self.items.last() else { return Ok(Vec::new()) };
+        let end = [&key_of(last)[..], &[0]].concat();
+        let mut found: Vec<Option<BatchEntry>> = Vec::with_capacity(self.items.len());
+        while let Some(next) = self.items.get(found.len()) {
+            let (mut passed, mut damage) = (0, None);
+            let begin = key_of(next);
+            let store = &self.pipeline.store;
+            store.scan(Family::Batches, &begin, &end, Direction::Forward, &mut |key, value| {
+                // Items that the scan has passed are gone.
+                while self.items.get(found.len()).is_some_and(|item| key_of(item)[..] < *key) {
+                    found.push(None);
+                }
+                if self.items.get(found.len()).is_some_and(|item| key_of(item)[..] == *key) {
+                    passed = 0;
+                    match BatchEntry::decode(key, value) {
+                        Ok(entry) => found.push(Some(entry)),
+                        Err(error) => damage = Some(error),
+                    }
+                } else {
+                    passed += 1;
+                }
+                let is_far = passed > MAX_PASSED || damage.is_some();
+                if is_far { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+            if let Some(damage) = damage {
+                return Err(damage.into());
+            }
+            if passed <= MAX_PASSED {
+                // The scan came to its end: what is left is gone.
+                found.resize(self.items.len(), None);
+            }
+        }
+        Ok(found)
     }
 
     fn put(&self, item: &Item, place: PayloadLocation, plan: &mut FramePlan) {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::producers::Role;
-use super::rules::{Retention, stays};
+use super::rules::{Newer, Retention, stays};
 use crate::record::{BuildError, RecordError, RecordView, UnpackedBatch, rebuild};
 use crate::types::TimestampMs;
 
@@ -39,10 +39,11 @@ pub(super) enum FilterError {
 pub(super) fn filter(
     batch: &UnpackedBatch<'_>,
     role: Role,
-    retention: &Retention<'_>,
+    retention: &Retention,
+    newer: Newer<'_>,
 ) -> Result<Filtered, FilterError> {
     match role {
-        Role::Data => filter_data(batch, retention),
+        Role::Data => filter_data(batch, retention, newer),
         Role::Aborted => Ok(Filtered::Emptied),
         Role::Marker => Ok(Filtered::Unchanged { horizon: None }),
         Role::IdleMarker => filter_idle_marker(batch, retention),
@@ -52,7 +53,7 @@ pub(super) fn filter(
 /// A marker that ends nothing any more gets a horizon, and goes with the first pass behind it.
 fn filter_idle_marker(
     batch: &UnpackedBatch<'_>,
-    retention: &Retention<'_>,
+    retention: &Retention,
 ) -> Result<Filtered, FilterError> {
     let header = batch.header();
     let records: Result<Vec<_>, _> = batch.records().collect();
@@ -72,22 +73,23 @@ fn filter_idle_marker(
 /// Decides about the records of a batch by their keys.
 fn filter_data(
     batch: &UnpackedBatch<'_>,
-    retention: &Retention<'_>,
+    retention: &Retention,
+    newer: Newer<'_>,
 ) -> Result<Filtered, FilterError> {
     let header = batch.header();
     let before = header.delete_horizon_ms();
-    let mut kept: Vec<RecordView<'_>> = Vec::with_capacity(16);
-    let (mut has_tombstone, mut sees_tombstone, mut loses_records) = (false, false, false);
-    for record in batch.records() {
-        let record = record.map_err(FilterError::Records)?;
-        if stays(retention, record.offset, record.key, record.value.is_some(), before) {
-            has_tombstone |= record.value.is_none();
-            sees_tombstone |= record.value.is_none() && record.offset < retention.end;
-            kept.push(record);
-        } else {
-            loses_records = true;
-        }
-    }
+    let records: Result<Vec<RecordView<'_>>, RecordError> = batch.records().collect();
+    let mut kept = records.map_err(FilterError::Records)?;
+    let mut has_newer = newer.of(&kept).into_iter();
+    let record_count = kept.len();
+    kept.retain(|record| {
+        let has_newer = has_newer.next().expect("it is told of each record");
+        stays(retention, record, has_newer, before)
+    });
+    let loses_records = kept.len() < record_count;
+    let mut tombstones = kept.iter().filter(|record| record.value.is_none());
+    let has_tombstone = tombstones.clone().next().is_some();
+    let sees_tombstone = tombstones.any(|record| record.offset < retention.end);
     if kept.is_empty() {
         return Ok(Filtered::Emptied);
     }
@@ -115,7 +117,8 @@ mod tests {
 
     fn filtered_as(role: Role, bytes: &[u8], keys: &KeyMap, end: i64, now: i64) -> Filtered {
         let batch = BatchView::parse(bytes).unwrap().unpack().unwrap();
-        filter(&batch, role, &Retention { keys, end, now, horizon: now + 1000 }).unwrap()
+        let retention = Retention { end, now, horizon: now + 1000 };
+        filter(&batch, role, &retention, Newer::Looked(keys)).unwrap()
     }
 
     fn batch(records: &[Record]) -> Bytes {
@@ -161,7 +164,7 @@ mod tests {
     #[test]
     fn a_batch_that_loses_all_is_emptied_and_an_aborted_one_loses_all() {
         let mut keys = KeyMap::new(1, HashKey([3, 4]));
-        keys.put(b"a", 9);
+        keys.put(keys.hash(b"a"), 9);
         let bytes = batch(&[Record::new("a", "1"), Record::keyless("1")]);
         assert_eq!(filtered(&bytes, &keys, 2, 0), Filtered::Emptied);
         let bytes = batch(&[Record::new("b", "1")]);

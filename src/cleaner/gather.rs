@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::dirty::{BYTES_PER_BATCH, DirtyBatches};
-use super::hash::HashKey;
+use super::hash::{Hash, HashKey};
 use super::key_map::{BYTES_PER_KEY, KeyMap, Put};
 use super::pass::{Reader, Stop, damaged};
 use super::plan::CleanerPlan;
@@ -42,6 +42,7 @@ pub(super) fn gather(reader: &mut Reader<'_>, plan: &CleanerPlan) -> Result<Gath
         dirty: DirtyBatches::new(batch_limit),
         end: plan.first_dirty,
     };
+    let mut group = Group::default();
     let mut next = plan.first_dirty;
     while next < plan.uncleanable {
         let (_pin, chunk) = reader.locate(next, plan.uncleanable)?;
@@ -50,7 +51,7 @@ pub(super) fn gather(reader: &mut Reader<'_>, plan: &CleanerPlan) -> Result<Gath
         let aborted = reader.aborted_in(&chunk)?;
         let is_full = reader.read(&chunk, &mut |located, batch| {
             Ok(
-                match take(&mut gathered, plan.first_dirty, located, batch, &aborted)
+                match take(&mut gathered, &mut group, plan.first_dirty, located, batch, &aborted)
                     .map_err(|_| damaged(partition, located))?
                 {
                     Room::Left => ControlFlow::Continue(()),
@@ -59,9 +60,10 @@ pub(super) fn gather(reader: &mut Reader<'_>, plan: &CleanerPlan) -> Result<Gath
             )
         })?;
         if is_full.is_break() {
-            break;
+            return Ok(gathered);
         }
     }
+    group.put(&mut gathered);
     Ok(gathered)
 }
 
@@ -72,42 +74,85 @@ enum Room {
 
 fn take(
     gathered: &mut Gathered,
+    group: &mut Group,
     first_dirty: Offset,
     located: &Located,
     batch: &UnpackedBatch<'_>,
     aborted: &AbortedSet,
 ) -> Result<Room, RecordError> {
-    let Gathered { keys, dirty, end } = gathered;
     let last_offset = located.last_offset;
-    dirty.begin(last_offset);
+    gathered.dirty.begin(located.entry.base_offset, last_offset);
     // The keys of what was aborted count for nothing.
     if batch.header().is_control() || is_aborted(batch.header(), aborted) {
-        dirty.open(last_offset);
-        *end = last_offset + 1;
+        gathered.dirty.open(last_offset);
+        group.end = last_offset + 1;
         return Ok(Room::Left);
     }
     for record in batch.records() {
         let record = record?;
         if record.offset < first_dirty {
-            dirty.open(last_offset);
+            gathered.dirty.look_again_from(last_offset);
             continue;
         }
         if record.value.is_none() {
-            dirty.open(last_offset);
+            gathered.dirty.open(last_offset);
         }
-        match record.key.map(|key| keys.put(key, record.offset)) {
-            None => dirty.supersede(record.offset),
-            Some(Put::New) => {}
-            Some(Put::Replaced(before)) => dirty.supersede(before),
-            Some(Put::Full) => {
-                dirty.open(last_offset);
-                return Ok(Room::None);
+        match record.key {
+            None => gathered.dirty.supersede(record.offset),
+            Some(key) => {
+                group.offsets[group.count] = record.offset;
+                group.hashes[group.count] = gathered.keys.hash(key);
+                group.count += 1;
+                group.end = record.offset + 1;
+                if group.count == GROUP && !group.put(gathered) {
+                    return Ok(Room::None);
+                }
             }
         }
-        *end = record.offset + 1;
     }
-    *end = last_offset + 1;
+    group.end = last_offset + 1;
     Ok(Room::Left)
+}
+
+/// Keys that are put together.
+const GROUP: usize = 64;
+
+/// Keys that were read, whose slots are brought near before the first is put.
+struct Group {
+    hashes: [Hash; GROUP],
+    offsets: [Offset; GROUP],
+    count: usize,
+    /// The offset behind all that was read.
+    end: Offset,
+}
+
+impl Default for Group {
+    fn default() -> Self {
+        Self { hashes: [[0; 2]; GROUP], offsets: [0; GROUP], count: 0, end: 0 }
+    }
+}
+
+impl Group {
+    /// Puts them all and is empty again. False once the map is full: then what was gathered ends
+    /// before the record for whose key it has no room, and nothing is known of that batch and of
+    /// those behind it.
+    fn put(&mut self, gathered: &mut Gathered) -> bool {
+        let hashes = &self.hashes[..std::mem::take(&mut self.count)];
+        gathered.keys.bring_near(hashes);
+        for (hash, offset) in hashes.iter().zip(self.offsets) {
+            match gathered.keys.put(*hash, offset) {
+                Put::New => {}
+                Put::Replaced(before) => gathered.dirty.supersede(before),
+                Put::Full => {
+                    gathered.dirty.look_again_from(offset);
+                    return false;
+                }
+            }
+            gathered.end = offset + 1;
+        }
+        gathered.end = gathered.end.max(self.end);
+        true
+    }
 }
 
 #[cfg(test)]

@@ -49,13 +49,24 @@ impl KeyMap {
         self.key_count
     }
 
+    /// The hash of a key, by which it is put and looked up.
+    pub(super) fn hash(&self, key: &[u8]) -> Hash {
+        hash(self.secret, key)
+    }
+
+    /// Brings the slots of these hashes near, all at a time: one after the other each would be
+    /// waited for, since a large map is in no cache.
+    pub(super) fn bring_near(&self, hashes: &[Hash]) {
+        let offsets = hashes.iter().map(|hash| self.slots[self.first_place(*hash)].offset_and_one);
+        std::hint::black_box(offsets.fold(0, |sum, offset| sum ^ offset));
+    }
+
     /// Notes that the newest record of a key so far has this offset. A full map takes nothing, as
     /// Kafka's: where a round ends decides when tombstones get their horizons.
-    pub(super) fn put(&mut self, key: &[u8], offset: Offset) -> Put {
+    pub(super) fn put(&mut self, hash: Hash, offset: Offset) -> Put {
         if self.key_count == self.capacity {
             return Put::Full;
         }
-        let hash = hash(self.secret, key);
         let at = self.find(hash);
         let offset_and_one = u64::try_from(offset).expect("offsets are never negative") + 1;
         let slot = &mut self.slots[at];
@@ -70,18 +81,19 @@ impl KeyMap {
     }
 
     /// Whether a record of this key is known whose offset is greater than this one.
-    pub(super) fn has_newer(&self, key: &[u8], offset: Offset) -> bool {
-        if self.key_count == 0 {
-            return false;
-        }
-        let slot = &self.slots[self.find(hash(self.secret, key))];
+    pub(super) fn has_newer(&self, hash: Hash, offset: Offset) -> bool {
+        let slot = &self.slots[self.find(hash)];
         slot.offset_and_one > u64::try_from(offset).expect("offsets are never negative") + 1
+    }
+
+    fn first_place(&self, hash: Hash) -> usize {
+        ((u128::from(hash[0]) * self.slots.len() as u128) >> 64) as usize
     }
 
     /// The slot that holds the hash, or the free one where it belongs.
     fn find(&self, hash: Hash) -> usize {
         let slots = &self.slots[..];
-        let mut at = ((u128::from(hash[0]) * slots.len() as u128) >> 64) as usize;
+        let mut at = self.first_place(hash);
         // A free slot ends the search: there always is one, because the map is never filled up.
         loop {
             let slot = &slots[at];
@@ -104,40 +116,50 @@ mod tests {
         KeyMap::new(capacity, HashKey([1, 2]))
     }
 
+    fn has_newer(map: &KeyMap, key: &[u8], offset: Offset) -> bool {
+        map.has_newer(map.hash(key), offset)
+    }
+
+    fn put(map: &mut KeyMap, key: &[u8], offset: Offset) -> Put {
+        let hash = map.hash(key);
+        map.bring_near(&[hash]);
+        map.put(hash, offset)
+    }
+
     #[test]
     fn it_knows_the_newest_offset_of_every_key_up_to_its_capacity() {
         for capacity in [2, 3, 100, 5000] {
             let mut map = map(capacity);
             let key = |index: u64| index.to_string();
             for index in 0..capacity - 1 {
-                assert_eq!(map.put(key(index).as_bytes(), index as i64), Put::New);
+                assert_eq!(put(&mut map, key(index).as_bytes(), index as i64), Put::New);
             }
             for index in 0..capacity - 1 {
                 let newer = (capacity + index) as i64;
-                let put = map.put(key(index).as_bytes(), newer);
+                let put = put(&mut map, key(index).as_bytes(), newer);
                 assert_eq!(put, Put::Replaced(index as i64));
-                assert!(map.has_newer(key(index).as_bytes(), newer - 1));
-                assert!(!map.has_newer(key(index).as_bytes(), newer));
-                assert!(!map.has_newer(key(index).as_bytes(), newer + 1));
+                assert!(has_newer(&map, key(index).as_bytes(), newer - 1));
+                assert!(!has_newer(&map, key(index).as_bytes(), newer));
+                assert!(!has_newer(&map, key(index).as_bytes(), newer + 1));
             }
-            assert!(!map.has_newer(b"one more", 0));
-            assert_eq!(map.put(b"one more", i64::MAX), Put::New);
+            assert!(!has_newer(&map, b"one more", 0));
+            assert_eq!(put(&mut map, b"one more", i64::MAX), Put::New);
             assert_eq!(map.key_count(), capacity);
             for full in ["yet another", "0"] {
-                assert_eq!(map.put(full.as_bytes(), i64::MAX), Put::Full);
+                assert_eq!(put(&mut map, full.as_bytes(), i64::MAX), Put::Full);
             }
-            assert!(!map.has_newer(b"yet another", 0));
+            assert!(!has_newer(&map, b"yet another", 0));
         }
     }
 
     #[test]
     fn an_empty_key_and_the_greatest_offset_are_like_any_other() {
         let mut map = map(3);
-        assert_eq!(map.put(b"", 0), Put::New);
-        assert_eq!(map.put(b"\0", 1), Put::New);
-        assert_eq!(map.put(b"", i64::MAX), Put::Replaced(0));
-        assert!(map.has_newer(b"", i64::MAX - 1));
-        assert!(!map.has_newer(b"\0", 1));
+        assert_eq!(put(&mut map, b"", 0), Put::New);
+        assert_eq!(put(&mut map, b"\0", 1), Put::New);
+        assert_eq!(put(&mut map, b"", i64::MAX), Put::Replaced(0));
+        assert!(has_newer(&map, b"", i64::MAX - 1));
+        assert!(!has_newer(&map, b"\0", 1));
     }
 
     #[test]

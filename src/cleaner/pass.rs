@@ -15,17 +15,17 @@ use super::filter::{FilterError, Filtered, filter};
 use super::gather::{Gathered, gather};
 use super::plan::CleanerPlan;
 use super::producers::{LastBatches, Roles};
-use super::rules::Retention;
+use super::rules::{Newer, Retention};
 use super::{CleanerPass, Pace};
 use crate::catalog::Partition;
 use crate::error::{Corruption, Place, StorageError};
 use crate::producer::AbortedSet;
 use crate::record::{Attributes, BatchView, RecordError, UnpackedBatch, emptied};
-use crate::shared::{Located, Pin, Shared, aborted_transactions, locate, read_batches_into};
+use crate::shared::{Located, Pin, Shared, aborted_transactions, locate, read_spans_into};
 use crate::types::{Offset, TimestampMs};
 
 /// Bytes that are read at a time, unless a batch is larger.
-const READ_BYTES: u64 = 1 << 20;
+const READ_BYTES: u64 = 256 << 10;
 
 /// Bytes of index entries' batches that are looked at a time.
 const LOCATE_BYTES: u64 = 4 << 20;
@@ -123,22 +123,22 @@ impl<'a> Reader<'a> {
         let mut rest = batches;
         while !rest.is_empty() {
             let run = run_of(rest);
-            read_batches_into(&self.shared.pipeline, id, &rest[..run], &mut self.buffer)?;
-            let mut at = 0;
-            for located in &rest[..run] {
-                let end = at + located.entry.location.length_bytes as usize;
+            let pipeline = &self.shared.pipeline;
+            let places = read_spans_into(pipeline, id, &rest[..run], &mut self.buffer)?;
+            let mut bytes = 0;
+            for (located, place) in rest[..run].iter().zip(places) {
+                bytes += place.len() as u64;
                 let damaged = |_| damaged(self.partition, located);
-                let view = BatchView::parse(&self.buffer[at..end]).map_err(damaged)?;
+                let view = BatchView::parse(&self.buffer[place]).map_err(damaged)?;
                 view.verify_crc().map_err(damaged)?;
                 let batch = view.unpack().map_err(damaged)?;
                 if look(located, &batch)?.is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
-                at = end;
             }
             rest = &rest[run..];
-            self.read_bytes += at as u64;
-            self.keep_pace(at as u64)?;
+            self.read_bytes += bytes;
+            self.keep_pace(bytes)?;
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -312,12 +312,7 @@ impl Pass<'_> {
         gathered: &Gathered,
         aborted: &AbortedSet,
     ) -> Result<Vec<Item>, Stop> {
-        let retention = Retention {
-            keys: &gathered.keys,
-            end: gathered.end,
-            now: self.now,
-            horizon: self.horizon,
-        };
+        let retention = Retention { end: gathered.end, now: self.now, horizon: self.horizon };
         let (_, last_stable) = self.log_start_and_last_stable();
         let partition = self.reader.partition;
         let mut items = Vec::new();
@@ -328,7 +323,11 @@ impl Pass<'_> {
                 located.last_offset + 1 >= last_stable || last_batches.keeps(batch.header());
             let damaged_by = |_: RecordError| damaged(partition, located);
             let role = roles.of(batch, aborted).map_err(damaged_by)?;
-            let filtered = filter(batch, role, &retention).map_err(|error| match error {
+            let newer = match gathered.dirty.superseded(located.last_offset) {
+                Some(superseded) => Newer::Noted(superseded),
+                None => Newer::Looked(&gathered.keys),
+            };
+            let filtered = filter(batch, role, &retention, newer).map_err(|error| match error {
                 FilterError::Records(_) => CleanError::Storage(damaged(partition, located)),
                 FilterError::Build(source) => CleanError::Rebuild {
                     partition: partition.clone(),

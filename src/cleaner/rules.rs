@@ -2,8 +2,10 @@
 
 use crate::config::EffectiveSettings;
 use crate::keyspace::BatchEntry;
+use crate::record::RecordView;
 use crate::types::{Offset, TimestampMs};
 
+use super::dirty::Superseded;
 use super::key_map::KeyMap;
 
 /// How old a batch is by its records; without timestamps, by when it was appended.
@@ -43,9 +45,7 @@ pub(super) fn dirty_ratio(clean_bytes: u64, cleanable_bytes: u64) -> f64 {
 
 /// What decides about the records of a batch.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Retention<'a> {
-    /// The newest offsets of the keys in the dirty part.
-    pub keys: &'a KeyMap,
+pub(super) struct Retention {
     /// Records from this offset on are not cleaned in this pass.
     pub end: Offset,
     /// The clock of the pass.
@@ -54,20 +54,56 @@ pub(super) struct Retention<'a> {
     pub horizon: TimestampMs,
 }
 
+/// Where it is known which records have a newer one of the same key.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Newer<'a> {
+    /// In the newest offsets of the keys in the dirty part.
+    Looked(&'a KeyMap),
+    /// In what the first reading noted of the batch.
+    Noted(Superseded),
+}
+
+/// Keys that are looked up together.
+const GROUP: usize = 32;
+
+impl Newer<'_> {
+    /// Of each of the records of one batch, whether there is a newer one of its key.
+    pub(super) fn of(&self, records: &[RecordView<'_>]) -> Vec<bool> {
+        let mut has_newer = Vec::with_capacity(records.len());
+        match self {
+            Self::Noted(superseded) => {
+                has_newer.extend(records.iter().map(|record| superseded.has(record.offset)));
+            }
+            Self::Looked(keys) if keys.key_count() == 0 => has_newer.resize(records.len(), false),
+            Self::Looked(keys) => {
+                for group in records.chunks(GROUP) {
+                    // A record without a key is not kept, whatever this says of it.
+                    let hash = |record: &RecordView<'_>| keys.hash(record.key.unwrap_or_default());
+                    let hashes: Vec<_> = group.iter().map(hash).collect();
+                    keys.bring_near(&hashes);
+                    let found = group.iter().zip(&hashes);
+                    has_newer
+                        .extend(found.map(|(record, hash)| keys.has_newer(*hash, record.offset)));
+                }
+            }
+        }
+        has_newer
+    }
+}
+
 /// Whether a record stays. `horizon` is that of its batch.
 pub(super) fn stays(
-    retention: &Retention<'_>,
-    offset: Offset,
-    key: Option<&[u8]>,
-    has_value: bool,
+    retention: &Retention,
+    record: &RecordView<'_>,
+    has_newer: bool,
     horizon: Option<TimestampMs>,
 ) -> bool {
-    if offset >= retention.end {
+    if record.offset >= retention.end {
         return true;
     }
-    let Some(key) = key else { return false };
-    let is_lasting = has_value || horizon.is_none_or(|horizon| retention.now < horizon);
-    is_lasting && !retention.keys.has_newer(key, offset)
+    let is_lasting =
+        record.value.is_some() || horizon.is_none_or(|horizon| retention.now < horizon);
+    record.key.is_some() && is_lasting && !has_newer
 }
 
 #[cfg(test)]
@@ -75,6 +111,7 @@ mod tests {
     use super::*;
     use crate::cleaner::hash::HashKey;
     use crate::config::TopicConfig;
+    use crate::record::{BatchBuilder, BatchView, Record};
     use crate::types::{PayloadLocation, SegmentId};
 
     fn entry(max_timestamp: TimestampMs) -> BatchEntry {
@@ -118,22 +155,37 @@ mod tests {
 
     #[test]
     fn a_record_stays_if_it_is_the_newest_of_its_key_and_its_horizon_is_not_reached() {
+        let mut builder = BatchBuilder::new();
+        for record in [
+            Record::new("k", "v"),
+            Record::new("k", "v"),
+            Record::new("other", "v"),
+            Record::keyless("v"),
+            Record::tombstone("k"),
+        ] {
+            builder.push(&record).unwrap();
+        }
+        let bytes = builder.finish().unwrap();
+        let batch = BatchView::parse(&bytes).unwrap().unpack().unwrap();
+        let records: Vec<RecordView<'_>> = batch.records().map(Result::unwrap).collect();
         let mut keys = KeyMap::new(2, HashKey([0, 0]));
-        keys.put(b"k", 5);
-        let retention = Retention { keys: &keys, end: 10, now: 1000, horizon: 0 };
-        let check = |offset, key: Option<&[u8]>, has_value, horizon| {
-            stays(&retention, offset, key, has_value, horizon)
+        keys.put(keys.hash(b"k"), 1);
+        let has_newer = Newer::Looked(&keys).of(&records);
+        assert_eq!(has_newer[..3], [true, false, false]);
+        assert!(!has_newer[4]);
+        let check = |index: usize, end, horizon| {
+            let retention = Retention { end, now: 1000, horizon: 0 };
+            stays(&retention, &records[index], has_newer[index], horizon)
         };
-        assert!(!check(4, Some(b"k"), true, None));
-        assert!(check(5, Some(b"k"), true, None));
-        assert!(check(6, Some(b"k"), true, Some(0)));
-        assert!(check(0, Some(b"other"), true, None));
-        assert!(!check(9, None, true, None));
-        assert!(check(10, None, true, None), "it lies behind the pass");
-        assert!(check(5, Some(b"k"), false, None), "the first pass keeps a tombstone");
-        assert!(check(5, Some(b"k"), false, Some(1001)));
-        assert!(!check(5, Some(b"k"), false, Some(1000)));
-        assert!(check(10, Some(b"k"), false, Some(0)));
+        assert!(!check(0, 10, None));
+        assert!(check(1, 10, Some(0)));
+        assert!(check(2, 10, None));
+        assert!(!check(3, 10, None), "it has no key");
+        assert!(check(3, 3, None), "it lies behind the pass");
+        assert!(check(4, 10, None), "the first pass keeps a tombstone");
+        assert!(check(4, 10, Some(1001)));
+        assert!(!check(4, 10, Some(1000)));
+        assert!(check(4, 4, Some(0)));
     }
 
     #[test]

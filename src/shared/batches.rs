@@ -1,6 +1,6 @@
 //! From index entries to bytes: finds batches, reads them from the log, compares and stamps them (rule W4).
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
 
@@ -94,24 +94,8 @@ pub fn read_batches(
     partition: PartitionId,
     batches: &[Located],
 ) -> Result<Bytes, StorageError> {
-    let mut buffer = Vec::new();
-    read_batches_into(pipeline, partition, batches, &mut buffer)?;
-    Ok(buffer.into())
-}
-
-/// Reads batches that [`locate`] found into a buffer that is used again and again; they lie in it
-/// back to back.
-///
-/// # Errors
-/// As [`read_batches`].
-pub fn read_batches_into(
-    pipeline: &Pipeline,
-    partition: PartitionId,
-    batches: &[Located],
-    buffer: &mut Vec<u8>,
-) -> Result<(), StorageError> {
     let lengths = batches.iter().map(|batch| batch.entry.location.length_bytes as usize);
-    buffer.resize(lengths.sum(), 0);
+    let mut buffer = vec![0; lengths.sum()];
     let mut rest = &mut buffer[..];
     let mut next = 0;
     while next < batches.len() {
@@ -129,7 +113,57 @@ pub fn read_batches_into(
         rest = behind;
         next += run;
     }
-    Ok(())
+    Ok(buffer.into())
+}
+
+/// Bytes between two batches that are read over, in place of a second read: what a frame has
+/// beside one or two batches.
+const MAX_GAP_BYTES: u64 = 512;
+
+/// Reads batches that [`locate`] found into a buffer that is used again and again, with few reads:
+/// what lies between them is read too. Tells where each lies in the buffer.
+///
+/// # Errors
+/// As [`read_batches`].
+pub fn read_spans_into(
+    pipeline: &Pipeline,
+    partition: PartitionId,
+    batches: &[Located],
+    buffer: &mut Vec<u8>,
+) -> Result<Vec<Range<usize>>, StorageError> {
+    let mut places = Vec::with_capacity(batches.len());
+    let (mut rest, mut at) = (batches, 0);
+    while !rest.is_empty() {
+        let (span, behind) = rest.split_at(near(rest));
+        let begin = span[0].entry.location.position;
+        let place = |batch: &Located| {
+            let start = at + (batch.entry.location.position - begin) as usize;
+            start..start + batch.entry.location.length_bytes as usize
+        };
+        places.extend(span.iter().map(place));
+        let end = places.last().map_or(at, |place| place.end);
+        if buffer.len() < end {
+            buffer.resize(end, 0);
+        }
+        let length_bytes = u32::try_from(end - at).expect("a span is bounded, or one batch");
+        let location = PayloadLocation { length_bytes, ..span[0].entry.location };
+        pipeline.log.read(location, &mut buffer[at..end])?;
+        (rest, at) = (behind, end);
+    }
+    for (batch, place) in batches.iter().zip(&places) {
+        check_and_stamp(pipeline, partition, batch, &mut buffer[place.clone()])?;
+    }
+    Ok(places)
+}
+
+/// How many of the batches lie close enough behind one another that one read gets them.
+fn near(batches: &[Located]) -> usize {
+    let is_near = |pair: &[Located]| {
+        let (a, b) = (pair[0].entry.location, pair[1].entry.location);
+        let gap = b.position.checked_sub(a.position + u64::from(a.length_bytes));
+        a.segment == b.segment && gap.is_some_and(|gap| gap <= MAX_GAP_BYTES)
+    };
+    1 + batches.windows(2).take_while(|pair| is_near(pair)).count()
 }
 
 /// Reads one batch.
