@@ -5,10 +5,13 @@ mod common;
 
 use std::path::Path;
 
+use common::transactions::{INIT, send};
 use common::{TestEngine, append, append_to_all, one_partition, values_of};
+use tidelog::producer::transaction::EndProtocol;
+use tidelog::record::MarkerKind;
 use tidelog::{
     AppendTransaction, CommitError, CreateTopicError, Durability, Engine, FetchOptions, NotWritten,
-    OpenError, Partition, Record, StorageError, TopicConfig,
+    OpenError, Partition, ProducerError, Record, StorageError, TopicConfig,
 };
 
 /// Leaves so much room on the disk and no more.
@@ -215,4 +218,29 @@ fn an_engine_that_cannot_be_opened_for_lack_of_space_opens_unharmed_once_there_i
     let partition = engine.topic("t").unwrap().partition(0).unwrap();
     assert_eq!(values_of(&engine, &partition), ["v"]);
     assert!(engine.verify().unwrap().is_content());
+}
+
+#[test]
+fn an_open_producer_transaction_can_be_ended_out_of_the_reserve_and_no_other_begun() {
+    let reserve = 100_000;
+    let test = TestEngine::with(|config| config.disk_reserve_bytes(reserve));
+    let engine = test.open();
+    let partition = one_partition(&engine, "t", &[]);
+    let producer = engine.init_producer("p", INIT).unwrap();
+    send(&engine, "p", producer, &partition, 0).unwrap();
+    drop(engine);
+    // How much is free is looked at when the engine is opened, and now and then.
+    leave(&test, reserve);
+    let engine = test.open();
+    leave(&test, reserve);
+    let partition = engine.topic("t").unwrap().partition(0).unwrap();
+    let refused = send(&engine, "p", producer, &partition, 1).unwrap_err();
+    assert!(matches!(refused, CommitError::NotWritten { .. }), "{refused:?}");
+    let (commit, protocol) = (MarkerKind::Commit, EndProtocol::RaisesEpoch);
+    let next = engine.end_transaction("p", producer, commit, protocol).unwrap();
+    assert_eq!(values_of(&engine, &partition), ["v"]);
+    let partitions = std::slice::from_ref(&partition);
+    let begun = engine.add_partitions_to_transaction("p", next, partitions).unwrap_err();
+    assert!(matches!(begun, ProducerError::NotWritten(_)), "{begun:?}");
+    assert!(!engine.metrics().halted);
 }

@@ -10,7 +10,9 @@ use crate::keyspace::{ProducerTransactionRow, producer_transaction_key};
 use crate::producer::transaction::{ProducerTransactionError, Step};
 use crate::rules::Rule;
 use crate::shared::{GroupOffset, HeldId, Shared, staged_place};
-use crate::types::{CommitSequence, Durability, ProducerId, ProducerIdentity, TimestampMs};
+use crate::types::{
+    CommitSequence, Durability, NO_PRODUCER_ID, ProducerId, ProducerIdentity, TimestampMs,
+};
 use crate::write_batch::Family;
 
 /// Draws a producer id that was never given.
@@ -23,7 +25,8 @@ pub(super) type Decide = Box<
             TimestampMs,
             Fresh<'_>,
         ) -> Result<Decision, ProducerTransactionError>
-        + Send,
+        + Send
+        + Sync,
 >;
 
 /// What was decided.
@@ -53,17 +56,19 @@ pub(super) struct Request {
     pub(super) is_sync: bool,
 }
 
-type Told = Promise<Result<ProducerIdentity, ProducerError>>;
+/// The answer; `None` where a new producer id is needed and none was drawn.
+type Answer = Result<Option<ProducerIdentity>, ProducerError>;
+type Told = Promise<Answer>;
 
 pub(super) struct TransactionChange {
     shared: Arc<Shared>,
-    request: Request,
+    request: Arc<Request>,
     told: Told,
     fresh: Option<ProducerId>,
     planned: Option<Planned>,
     refused: Option<ProducerError>,
     /// The answer where nothing is to be written.
-    unwritten: Option<ProducerIdentity>,
+    unwritten: Option<Option<ProducerIdentity>>,
 }
 
 struct Planned {
@@ -82,21 +87,26 @@ pub(super) fn carry_out(
     shared: &Arc<Shared>,
     request: Request,
 ) -> Result<ProducerIdentity, ProducerError> {
-    // Drawn beforehand: the committer cannot reserve ids while it plans.
-    let fresh = if request.is_sync { Some(shared.draw_producer_id()?) } else { None };
-    let make = |told| -> Box<dyn Change> {
-        let shared = Arc::clone(shared);
-        Box::new(TransactionChange {
-            shared,
-            request,
-            told,
-            fresh,
-            planned: None,
-            refused: None,
-            unwritten: None,
-        })
-    };
-    shared.commit(make).unwrap_or_else(|error| Err(ProducerError::NotWritten(error)))
+    let request = Arc::new(request);
+    let mut fresh = None;
+    loop {
+        let make = |told| -> Box<dyn Change> {
+            Box::new(TransactionChange {
+                shared: Arc::clone(shared),
+                request: Arc::clone(&request),
+                told,
+                fresh,
+                planned: None,
+                refused: None,
+                unwritten: None,
+            })
+        };
+        match shared.commit(make).map_err(ProducerError::NotWritten)?? {
+            Some(answer) => return Ok(answer),
+            // Few requests need one, and the committer cannot reserve ids while it plans.
+            None => fresh = Some(shared.draw_producer_id()?),
+        }
+    }
 }
 
 impl TransactionChange {
@@ -106,9 +116,19 @@ impl TransactionChange {
         plan: &mut FramePlan,
     ) -> Result<Option<Planned>, ProducerError> {
         let held = self.shared.transactions.lock().get(&self.request.id).cloned();
-        let mut fresh = || self.fresh.take().expect("an id was drawn for whoever may need one");
+        let (drawn, mut is_missing) = (&mut self.fresh, false);
+        let mut fresh = || {
+            drawn.take().unwrap_or_else(|| {
+                is_missing = true;
+                NO_PRODUCER_ID
+            })
+        };
         let row = held.as_ref().map(|held| &held.row);
         let decision = (self.request.decide)(row, moment.append_time, &mut fresh)?;
+        if is_missing {
+            self.unwritten = Some(None);
+            return Ok(None);
+        }
         let step = match decision {
             Decision::Step(step) => *step,
             Decision::Forget => return Ok(Some(self.plan_forget(plan))),
@@ -118,7 +138,7 @@ impl TransactionChange {
             return Err(ProducerError::UnknownPartition { partition });
         }
         if step.row.is_none() && self.request.staged.is_none() && !self.request.is_sync {
-            self.unwritten = Some(step.answer?);
+            self.unwritten = Some(Some(step.answer?));
             return Ok(None);
         }
         self.check_count(held.is_none())?;
@@ -214,6 +234,11 @@ impl Change for TransactionChange {
         true
     }
 
+    fn may_use_reserve(&self) -> bool {
+        // An end lets readers go on, and there are no more of them than transactions are open.
+        self.planned.as_ref().is_some_and(|planned| planned.ending.is_some())
+    }
+
     fn plan(&mut self, moment: &Moment, plan: &mut FramePlan) -> Verdict {
         match self.try_plan(moment, plan) {
             Ok(Some(planned)) => {
@@ -258,7 +283,7 @@ impl Change for TransactionChange {
             }
             (Outcome::Committed { .. }, _) => {
                 let planned = self.planned.expect("a committed change was planned");
-                planned.answer.map_err(ProducerError::Refused)
+                planned.answer.map(Some).map_err(ProducerError::Refused)
             }
             (Outcome::NotWritten(error), _) => Err(ProducerError::NotWritten(error)),
             (Outcome::Unknown(error), _) => Err(ProducerError::OutcomeUnknown(error)),
