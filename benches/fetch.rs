@@ -33,6 +33,36 @@ fn fill(engine: &Engine, partition: &Partition, record_count: usize, record_byte
     engine.checkpoint().expect("a checkpoint is taken");
 }
 
+/// The first batch of a partition that was never trimmed, and of one behind many trims.
+fn first_batch(criterion: &mut Criterion, engine: &Engine) {
+    const BATCHES: i64 = 200_000;
+    let mut group = criterion.benchmark_group("first batch");
+    let batch = batches(1, 1, 100).remove(0);
+    for (name, trims) in [("fresh", 0), ("behind 100 trims and a large one", 100)] {
+        let topic = engine.create_topic(name.replace(' ', "-"), TopicConfig::new(1));
+        let partition = topic.expect("it is made").partition(0).expect("it has one");
+        let count = if trims == 0 { 1000 } else { BATCHES };
+        for _ in 0..count {
+            let mut append = engine.append_transaction();
+            append.batch(&partition, batch.clone()).expect("the batch is valid");
+            append.commit(Durability::Buffered).expect("it is committed");
+        }
+        for trim in 0..trims {
+            engine.delete_records(&partition, trim * 10 + 10).expect("they are deleted");
+        }
+        if trims > 0 {
+            engine.delete_records(&partition, BATCHES - 1000).expect("they are deleted");
+        }
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                let start = engine.watermarks(&partition).expect("it is there").log_start;
+                engine.fetch(&partition, start, FetchOptions::new().max_bytes(1)).map(|_| ())
+            });
+        });
+    }
+    group.finish();
+}
+
 fn main() {
     let directory = BenchDir::new("fetch");
     println!("{}", directory.describe());
@@ -74,6 +104,7 @@ fn main() {
         });
         group.finish();
     }
+    first_batch(&mut criterion, &engine);
     engine.close().expect("it closes");
     criterion.final_summary();
 }

@@ -247,6 +247,19 @@ fn a_reader_at_the_end_of_the_log_gets_nothing_or_the_next_record_and_never_an_e
     });
 }
 
+/// Appends to a topic and deletes most of it, until the engine is closed.
+fn append_and_trim(engine: &Engine, partition: &Partition) {
+    for end in 1.. {
+        let value = "x".repeat(5000);
+        if commit(engine, std::slice::from_ref(partition), &value).is_err() {
+            return;
+        }
+        if end % 8 == 0 && engine.delete_records(partition, end - 2).is_err() {
+            return;
+        }
+    }
+}
+
 /// Changes topics until the engine is closed.
 fn churn(engine: &Engine, name: &str) {
     for i in 0.. {
@@ -266,14 +279,15 @@ fn churn(engine: &Engine, name: &str) {
     }
 }
 
-// CON-03, but for delete_records
+// CON-03
 #[test]
 fn appends_topics_settings_syncs_checkpoints_and_a_close_go_on_beside_each_other() {
     for round in 0..5 {
-        let test = TestEngine::in_background();
+        let test = &TestEngine::in_background();
         let engine = test.open();
         let topic = four_partitions(&engine);
         let partitions = topic.partitions();
+        let trimmed = one_partition(&engine, "trimmed", &[("retention.ms", "100000")]);
         let acknowledged: u64 = thread::scope(|scope| {
             let writers: Vec<_> = (0..3)
                 .map(|writer| {
@@ -296,6 +310,14 @@ fn appends_topics_settings_syncs_checkpoints_and_a_close_go_on_beside_each_other
                 let engine = engine.clone();
                 scope.spawn(move || churn(&engine, name));
             }
+            let trimming = engine.clone();
+            scope.spawn(move || append_and_trim(&trimming, &trimmed));
+            let maintaining = engine.clone();
+            scope.spawn(move || {
+                while maintaining.run_maintenance().is_ok() {
+                    test.clock.advance_ms(10_000);
+                }
+            });
             let syncing = engine.clone();
             scope.spawn(move || while syncing.sync().is_ok() {});
             let reading = engine.clone();

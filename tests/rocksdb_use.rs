@@ -78,6 +78,9 @@ on_each_store!(
     a_partition_never_shows_records_of_neighbours_that_are_gone,
     deleting_what_is_empty_leaves_all_else_as_it_is,
     many_deletions_leave_seeks_right,
+    seeks_are_right_behind_many_trims_and_one_large_one,
+    a_cursor_that_is_made_anew_gives_nothing_below_a_trim_and_a_snapshot_goes_on,
+    a_snapshot_shows_what_the_cleaner_removes_under_it,
     a_scan_goes_on_over_what_is_deleted_and_flushed_meanwhile,
     thousands_of_partitions_are_read_within_the_bytes_that_were_asked_for,
     every_cut_of_checkpoints_and_kills_is_replayed_to_the_same_end,
@@ -160,7 +163,71 @@ fn deleting_what_is_empty_leaves_all_else_as_it_is(place: &Place) {
     assert!(engine.verify().unwrap().is_content());
 }
 
-// RKS-07, the part that needs no trim
+// RKS-07, by what is found; `benches/fetch.rs` has the times
+fn seeks_are_right_behind_many_trims_and_one_large_one(place: &Place) {
+    let engine = place.open();
+    let partition = one_partition(&engine, "t", &[]);
+    for at in 0..3000 {
+        append(&engine, &partition, [Record::keyless("v").timestamp(at)]);
+        if at % 20 == 19 {
+            engine.delete_records(&partition, at - 9).unwrap();
+        }
+    }
+    engine.checkpoint().unwrap();
+    (3000..6000).for_each(|at| append(&engine, &partition, [Record::keyless("v").timestamp(at)]));
+    engine.delete_records(&partition, 5990).unwrap();
+    let check = |engine: &Engine, partition: &Partition| {
+        for at in 5990..6000 {
+            let fetched = engine.fetch(partition, at, FetchOptions::new()).unwrap();
+            assert_eq!(fetched.records().next().unwrap().unwrap().offset, at);
+            assert_eq!(offset(engine, partition, OffsetQuery::Timestamp(at)), Some(at));
+        }
+        assert_eq!(offset(engine, partition, OffsetQuery::Earliest), Some(5990));
+        assert_eq!(offset(engine, partition, OffsetQuery::Timestamp(0)), Some(5990));
+        assert_eq!(engine.verify().unwrap().record_count, 10);
+    };
+    check(&engine, &partition);
+    engine.close().unwrap();
+    let engine = place.open();
+    let partition = engine.topic("t").unwrap().partition(0).unwrap();
+    check(&engine, &partition);
+}
+
+// RKS-05
+fn a_cursor_that_is_made_anew_gives_nothing_below_a_trim_and_a_snapshot_goes_on(place: &Place) {
+    let engine = place.open();
+    let partition = one_partition(&engine, "t", &[("retention.ms", "-1")]);
+    for at in 0..1000 {
+        append(&engine, &partition, [Record::keyless("v").timestamp(at)]);
+    }
+    let mut cursor = engine.snapshot().scan(partition.topic());
+    assert_eq!(cursor.next().unwrap().unwrap().record.offset, 0);
+    engine.delete_records(&partition, 500).unwrap();
+    engine.run_maintenance().unwrap();
+    let anew = engine.snapshot().scan(partition.topic());
+    assert!(anew.map(|found| found.unwrap().record.offset).eq(500..1000));
+    assert!(cursor.map(|found| found.unwrap().record.offset).eq(1..1000));
+    assert!(engine.fetch(&partition, 499, FetchOptions::new()).is_err());
+}
+
+// RKS-06
+fn a_snapshot_shows_what_the_cleaner_removes_under_it(place: &Place) {
+    let engine = place.open();
+    let settings = [("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0")];
+    let partition = one_partition(&engine, "t", &settings);
+    for number in 0..3000 {
+        append(&engine, &partition, [Record::new(format!("{}", number % 100), "v")]);
+    }
+    let mut slow = engine.snapshot().scan(partition.topic());
+    assert_eq!(slow.next().unwrap().unwrap().record.offset, 0);
+    engine.clean_partition(&partition).unwrap().unwrap();
+    engine.checkpoint().unwrap();
+    engine.run_maintenance().unwrap();
+    let anew = engine.snapshot().scan(partition.topic());
+    assert!(anew.map(|found| found.unwrap().record.offset).eq(2900..3000));
+    assert!(slow.map(|found| found.unwrap().record.offset).eq(1..3000));
+}
+
 fn many_deletions_leave_seeks_right(place: &Place) {
     let engine = place.open();
     let kept = one_partition(&engine, "kept", &[]);
@@ -182,7 +249,6 @@ fn many_deletions_leave_seeks_right(place: &Place) {
     assert_eq!(engine.verify().unwrap().record_count, 60);
 }
 
-// RKS-05 and RKS-06, the part that needs no trim and no cleaning
 fn a_scan_goes_on_over_what_is_deleted_and_flushed_meanwhile(place: &Place) {
     let engine = place.open();
     let partition = one_partition(&engine, "t", &[]);

@@ -169,6 +169,25 @@ fn a_limit_that_is_lowered_later_leaves_what_is_stored_readable() {
     assert!(engine.verify().unwrap().is_content());
 }
 
+// SIZ-06
+#[test]
+fn a_batch_above_a_limit_that_was_lowered_is_cleaned_and_built_again() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let settings = [("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0")];
+    let partition = one_partition(&engine, "t", &settings);
+    let large = batch_of(&[Record::new("gone", "v"), Record::new("kept", noise(900_000))]);
+    append_batch(&engine, &partition, large);
+    append(&engine, &partition, [Record::new("gone", "newer")]);
+    set(&engine, "t", "max.message.bytes", "1024");
+    let pass = engine.clean_partition(&partition).unwrap().unwrap();
+    assert!(pass.is_finished && pass.written_bytes > 900_000, "{pass:?}");
+    let records = common::records_of(&engine, &partition);
+    let kept: Vec<_> = records.iter().map(|record| (record.offset, record.value.clone())).collect();
+    assert_eq!(kept, [(1, Some(noise(900_000).into())), (2, Some("newer".into()))]);
+    assert!(engine.verify().unwrap().is_content());
+}
+
 // SIZ-07
 #[test]
 fn the_limit_holds_for_a_batch_and_not_for_each_of_its_records() {
