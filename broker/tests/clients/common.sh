@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Shared by run.sh and acceptance.sh: the client libraries in a cache, and brokers on free ports.
+# Shared by the scripts here and acceptance.sh: the client libraries in a cache, and brokers on free ports.
 # shellcheck disable=SC2034 # What is set here is used by the scripts that take this in.
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)"
@@ -151,6 +151,28 @@ python_with() {
     name="$(named python "$(python3 -V)" "$@")"
     once "$name" make_venv "$@"
     python="$cache/$name/bin/python"
+}
+
+# The jars, and our classes compiled against them.
+install_java() {
+    local sources="$root/broker/tests/clients/java"
+    mvn --quiet --batch-mode -Dstyle.color=never --file "$sources/pom.xml" dependency:copy-dependencies \
+        -DoutputDirectory="$1"
+    javac -d "$1" -cp "$1/*" "$sources"/*.java
+}
+
+has_java() {
+    command -v javac >/dev/null && command -v mvn >/dev/null && return 0
+    say "SKIPPED the Java client: there is no javac or no mvn"
+    return 1
+}
+
+# Sets `java` to a command that runs our classes, of which it lacks the name.
+java_classes() {
+    local name sources="$root/broker/tests/clients/java"
+    name="$(named java "$(cat "$sources/pom.xml" "$sources"/*.java)" "$(javac -version)")"
+    once "$name" install_java
+    java="java -Xshare:auto -XX:TieredStopAtLevel=1 -cp $cache/$name:$cache/$name/*"
 }
 
 has_python() {

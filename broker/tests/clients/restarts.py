@@ -4,8 +4,6 @@ A group of two members of different libraries finds together again each time, an
 restarts.py PROGRAM DATA-DIRECTORY ROUNDS
 """
 import os
-import re
-import subprocess
 import sys
 import threading
 import time
@@ -15,44 +13,16 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer
 
 from members import Member, changed
+from server import QUICK, Broker
 
 TOPIC, PARTITIONS, EACH_ROUND = "restarts", 3, 60
 FAILED = []
-QUICK = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 200, "log_level": 0}  # that connections break is meant
+OPTIONS = ["--group-initial-rebalance-delay-ms", "500", "--group-min-session-timeout-ms", "1000"]
 
 
 def complain(what):
     FAILED.append(what)
     print("FAIL " + what, flush=True)
-
-
-class Broker:
-    """The process, always on the same port and data."""
-
-    def __init__(self, program, data):
-        options = ["--group-initial-rebalance-delay-ms", "500", "--group-min-session-timeout-ms", "1000"]
-        self.command, self.listen, self.process = [program, "--data-dir", data] + options, "127.0.0.1:0", None
-        self.start()
-
-    def start(self):
-        self.process = subprocess.Popen(self.command + ["--listen", self.listen], stderr=subprocess.PIPE, text=True)
-        for line in self.process.stderr:
-            found = re.search(r"serving listen=(\S+)", line)
-            if found:
-                self.listen = found[1]
-                threading.Thread(target=self.drain, args=(self.process.stderr,), daemon=True).start()
-                return
-        sys.exit("the broker did not start")
-
-    @staticmethod
-    def drain(lines):
-        for line in lines:
-            if "panicked" in line:
-                complain(line)
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
 
 
 class Acknowledged:
@@ -155,7 +125,7 @@ def finish_members(members, places):
 
 def main():
     program, data, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    broker, acknowledged, stop, ended, seen = Broker(program, data), Acknowledged(), threading.Event(), threading.Event(), {}
+    broker, acknowledged, stop, ended, seen = Broker(program, data, OPTIONS), Acknowledged(), threading.Event(), threading.Event(), {}
     admin = AdminClient({"bootstrap.servers": broker.listen} | QUICK)
     admin.create_topics([NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=1)])[TOPIC].result(30)
     producers = [threading.Thread(target=run, args=(broker.listen, acknowledged, stop), daemon=True)
@@ -184,7 +154,7 @@ def main():
     joined = [member.times for member in members]
     print(f"restarts: {rounds} kills, members joined {joined} times, {len(acknowledged.places)} acknowledged records, {len(missing)} missing")
     broker.kill()
-    sys.exit(1 if missing or FAILED else 0)
+    sys.exit(1 if missing or FAILED or broker.panics else 0)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs unmodified clients against the broker: confluent-kafka, kafka-python, kafkajs, Java, kcat; in both profiles,
 # with independent partitions, over TLS with a login, in groups, in transactions, and while the broker is killed.
+# Kafka's own tools are run where KAFKA_HOME names a distribution of them.
 #
 # The libraries are kept in ~/.cache/tidelog-clients. A tool that is missing is said and left out; whatever fails fails
 # the run. TIDELOG_BROKER names a broker that is built already.
@@ -64,26 +65,14 @@ prepare_kafkajs() {
     readers+=(kafkajs)
 }
 
-# The jars, and our class compiled against them.
-install_java() {
-    mvn --quiet --batch-mode -Dstyle.color=never --file "$here/java/pom.xml" dependency:copy-dependencies \
-        -DoutputDirectory="$1"
-    javac -d "$1" -cp "$1/*" "$here"/java/*.java
-}
-
 prepare_java() {
-    if ! command -v javac >/dev/null || ! command -v mvn >/dev/null; then
-        say "SKIPPED the Java client: there is no javac or no mvn"
-        return
-    fi
-    local name
-    name="$(named java "$(cat "$here/java/pom.xml" "$here"/java/*.java)" "$(javac -version)")"
-    once "$name" install_java
+    has_java || return 0
+    java_classes
     export ROWS="$here/rows.txt"
-    members[java]="java -Xshare:auto -XX:TieredStopAtLevel=1 -cp $cache/$name:$cache/$name/* Member"
+    members[java]="$java Member"
     kinds[java]="eager cooperative static"
-    transactions[java]="java -Xshare:auto -XX:TieredStopAtLevel=1 -cp $cache/$name:$cache/$name/* Transactions"
-    clients[java]="java -Xshare:auto -XX:TieredStopAtLevel=1 -cp $cache/$name:$cache/$name/* Client"
+    transactions[java]="$java Transactions"
+    clients[java]="$java Client"
     readers+=(java)
 }
 
@@ -268,6 +257,11 @@ run_restarts() {
         tail -n 20
 }
 
+# Read-process-write of three libraries at once, disturbed a little; exactly_once.sh by itself disturbs it more.
+run_exactly_once() {
+    TIDELOG_BROKER="$program" INPUTS=2400 BROKER_KILLS=2 CLIENT_KILLS=2 bash "$here/exactly_once.sh"
+}
+
 build_broker
 prepare_python
 prepare_kafkajs
@@ -281,4 +275,6 @@ run_secured
 run_groups
 run_transactions
 run_restarts
+run_exactly_once
+TIDELOG_BROKER="$program" bash "$here/kafka_tools.sh"
 say "clients: all passed in $SECONDS s: ${readers[*]}"
