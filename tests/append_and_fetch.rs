@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{TestEngine, records_of};
+use common::{TestEngine, append, one_partition, records_of};
 use tidelog::{
     CommitError, Durability, Engine, FetchError, FetchOptions, Record, TopicConfig, Visibility,
 };
@@ -153,10 +153,11 @@ fn a_fetch_inside_a_batch_gives_the_whole_batch_and_only_records_from_there_on()
     let mut append = engine.append_transaction();
     append.records(&partition, ["a", "b", "c"].map(Record::keyless)).unwrap();
     append.commit(Durability::Buffered).unwrap();
-    let fetched = engine.fetch(&partition, 1, FetchOptions::new()).unwrap();
+    let fetched = engine.fetch(&partition, 1, FetchOptions::new()).expect("readable");
     assert_eq!(fetched.next_offset, 3);
     assert_eq!(fetched.bytes[..8], [0; 8]);
-    let offsets: Vec<_> = fetched.records().map(|record| record.unwrap().offset).collect();
+    let offsets: Vec<_> =
+        fetched.records().map(|record| record.expect("readable").offset).collect();
     assert_eq!(offsets, [1, 2]);
 }
 
@@ -173,4 +174,18 @@ fn a_reader_of_synced_data_sees_a_buffered_commit_only_after_a_sync() {
     assert_eq!((high(Visibility::Applied), high(Visibility::Synced)), (1, 0));
     engine.sync().unwrap();
     assert_eq!((high(Visibility::Applied), high(Visibility::Synced)), (1, 1));
+}
+
+// DEC-24
+#[test]
+fn a_fetch_inside_a_batch_serves_it_whole_and_gives_no_record_below_the_offset() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let partition = one_partition(&engine, "t", &[]);
+    append(&engine, &partition, ["a", "b", "c"].map(Record::keyless));
+    let fetched = engine.fetch(&partition, 1, FetchOptions::new()).expect("readable");
+    let offsets: Vec<i64> =
+        fetched.records().map(|record| record.expect("readable").offset).collect();
+    assert_eq!(offsets, [1, 2]);
+    assert_eq!(fetched.bytes[..8], 0i64.to_be_bytes(), "the batch begins where it begins");
 }

@@ -291,3 +291,35 @@ fn a_producer_without_an_epoch_is_fenced_by_the_first_and_known_after_a_restart(
     let fenced = commit(&engine, &[(&partition, without_epoch(2))]).unwrap_err();
     assert_eq!(code_of(&fenced), 47);
 }
+
+// CRH-08
+#[test]
+fn a_batch_whose_append_stopped_anywhere_is_stored_once_when_it_is_sent_again() {
+    let mut stored_before = 0;
+    for calls in 0..8 {
+        for loses_power in [false, true] {
+            let test = TestEngine::new();
+            let engine = test.open();
+            let partition = one_partition(&engine, "t", &[]);
+            send(&engine, &partition, (1, 0, 0), "first").unwrap();
+            test.disk.crash_after_calls(calls);
+            let mut append = engine.append_transaction();
+            append.batch(&partition, batch((1, 0, 1), &["second"])).unwrap();
+            let _stopped = append.commit(Durability::Sync);
+            drop(engine);
+            if loses_power {
+                test.lose_power(PowerLoss::Everything);
+            } else {
+                test.kill();
+            }
+            test.disk.clear_faults();
+            let engine = test.open();
+            let partition = engine.topic("t").unwrap().partition(0).unwrap();
+            stored_before += end(&engine, &partition) - 1;
+            assert_eq!(send(&engine, &partition, (1, 0, 1), "second"), Ok(1), "calls={calls}");
+            assert_eq!(values_of(&engine, &partition), ["first", "second"]);
+            assert_verified(&engine);
+        }
+    }
+    assert!((1..16).contains(&stored_before), "some are stored by then: {stored_before}");
+}

@@ -150,6 +150,7 @@ fn sweep(seeds: std::ops::Range<u64>) -> Result<Tried, Failure> {
     }
 }
 
+// CRH-06
 #[test]
 fn a_run_stopped_at_any_call_keeps_every_promise() {
     match Asked::of("sweep") {
