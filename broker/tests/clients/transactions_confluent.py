@@ -38,6 +38,36 @@ def read(topic, isolation):
     return found
 
 
+def end_behind_the_marker(topic):
+    """TXN-17: one record and its marker make an end of 2, and the client comes to it."""
+    consumer = Consumer(SERVER | {"group.id": "ends", "enable.partition.eof": True, "isolation.level": "read_committed"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    while (message := consumer.poll(20)) is not None and not message.error():
+        pass
+    check("the end is behind the marker", message and (message.error().name(), message.offset()), ("_PARTITION_EOF", 2))
+    check("watermarks with a marker", consumer.get_watermark_offsets(TopicPartition(topic, 0), 10), (0, 2))
+    consumer.close()
+
+
+def group_behind_a_trim(admin, topic):
+    """RET-05: what a group has committed was deleted since, and it goes on at the new beginning."""
+    admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])[topic].result(30)
+    sender = Producer(SERVER)
+    [sender.produce(topic, value=str(n)) for n in range(10)]
+    sender.flush(30)
+    place, settings = TopicPartition(topic, 0), SERVER | {"group.id": topic, "enable.auto.commit": False}
+    consumer = Consumer(settings)
+    consumer.commit(offsets=[TopicPartition(topic, 0, 5)], asynchronous=False)
+    consumer.close()
+    [future.result(30) for future in admin.delete_records([TopicPartition(topic, 0, 8)]).values()]
+    consumer = Consumer(settings | {"auto.offset.reset": "earliest"})
+    check("the offset that was committed is below the beginning", consumer.committed([place], 10)[0].offset, 5)
+    consumer.subscribe([topic])
+    message = consumer.poll(30)
+    check("a group behind a trim goes on at the beginning", message and message.offset(), 8)
+    consumer.close()
+
+
 def main(name):
     out, source, group = f"{name}-out", f"{name}-in", f"{name}-group"
     admin = AdminClient(SERVER)
@@ -54,6 +84,8 @@ def main(name):
         if value == "b":
             check("nothing of an open transaction is read", read(out, "read_committed"), [["a0"], ["a1"]])
         ends(30)
+        if value == "a":
+            end_behind_the_marker(out)
         offset = consumer.committed([TopicPartition(source, 0)], 30)[0].offset
         check(f"offset behind {value}", offset, 5 if value == "c" else 3)
     check("what was committed is read", read(out, "read_committed"), [["a0", "c0"], ["a1", "c1"]])
@@ -72,6 +104,7 @@ def main(name):
     send(second, out, "e")
     second.commit_transaction(30)
     check("what the first had open is gone", read(out, "read_committed"), [["a0", "c0", "e0"], ["a1", "c1", "e1"]])
+    group_behind_a_trim(admin, f"{name}-trim")
     consumer.close()
 
 

@@ -3,6 +3,7 @@
 transactions_kafka_python.py NAME    with topics and a transactional id of that name
 """
 import sys
+import time
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
@@ -39,6 +40,41 @@ def read(topic, isolation):
     return [found[place] for place in places]
 
 
+def group_behind_a_trim(admin, topic):
+    """RET-05: what a group has committed was deleted since, and it goes on at the new beginning."""
+    admin.create_topics([NewTopic(topic, 1, 1)])
+    sender = KafkaProducer(bootstrap_servers=rows.BOOTSTRAP, enable_idempotence=False)
+    [future.get(30) for future in [sender.send(topic, value=b"v", partition=0) for _ in range(10)]]
+    sender.close()
+    place = TopicPartition(topic, 0)
+    settings = {"bootstrap_servers": rows.BOOTSTRAP, "group_id": topic, "enable_auto_commit": False,
+                "auto_offset_reset": "earliest", "fetch_max_wait_ms": 20}
+    consumer = KafkaConsumer(**settings)
+    consumer.commit({place: OffsetAndMetadata(5, "", -1)})
+    consumer.close()
+    admin.delete_records({place: 8})
+    consumer = KafkaConsumer(topic, **settings)
+    check("the offset that was committed is below the beginning", consumer.committed(place), 5)
+    offsets, deadline = [], time.monotonic() + 30
+    while not offsets and time.monotonic() < deadline:
+        offsets = [record.offset for records in consumer.poll(timeout_ms=500).values() for record in records]
+    check("a group behind a trim goes on at the beginning", offsets[:1], [8])
+    consumer.close()
+
+
+def end_behind_the_marker(topic):
+    """TXN-17: one record and its marker make an end of 2, and the client comes to it."""
+    consumer = KafkaConsumer(bootstrap_servers=rows.BOOTSTRAP, isolation_level="read_committed", fetch_max_wait_ms=20)
+    place = TopicPartition(topic, 0)
+    consumer.assign([place])
+    consumer.seek_to_beginning(place)
+    deadline = time.monotonic() + 30
+    while consumer.position(place) < 2 and time.monotonic() < deadline:
+        consumer.poll(timeout_ms=200)
+    check("the position comes behind the marker", (consumer.position(place), consumer.end_offsets([place])[place]), (2, 2))
+    consumer.close()
+
+
 def main(name):
     out, source, group = f"{name}-out", f"{name}-in", f"{name}-group"
     admin = KafkaAdminClient(bootstrap_servers=rows.BOOTSTRAP)
@@ -54,6 +90,8 @@ def main(name):
         if value == "b":
             check("nothing of an open transaction is read", read(out, "read_committed"), [["a0"], ["a1"]])
         ends()
+        if value == "a":
+            end_behind_the_marker(out)
         check(f"offset behind {value}", consumer.committed(place), 5 if value == "c" else 3)
     check("what was committed is read", read(out, "read_committed"), [["a0", "c0"], ["a1", "c1"]])
     check("all is there", read(out, "read_uncommitted"), [["a0", "b0", "c0"], ["a1", "b1", "c1"]])
@@ -70,6 +108,7 @@ def main(name):
     send(second, out, "e")
     second.commit_transaction()
     check("what the first had open is gone", read(out, "read_committed"), [["a0", "c0", "e0"], ["a1", "c1", "e1"]])
+    group_behind_a_trim(admin, f"{name}-trim")
     for each in (consumer, second, admin):
         each.close()
     sender.close(timeout=1)
