@@ -8,6 +8,7 @@ use tidelog::types::PartitionId;
 use tidelog::{Offset, TopicId};
 
 pub const TIMESTAMP_TYPE: &str = "message.timestamp.type";
+pub const RETENTION_BYTES: &str = "retention.bytes";
 pub const LOG_TIME: &str = "LogAppendTime";
 
 /// What one commit does.
@@ -34,6 +35,19 @@ pub enum Effect {
         setting: String,
         value: Option<String>,
     },
+    /// A log start moves, as somebody asked.
+    Trim {
+        name: String,
+        partition: u32,
+        offset: Offset,
+    },
+    /// Retention takes what is too much in each partition.
+    Retain,
+    GroupOffset {
+        name: String,
+        partition: u32,
+        offset: Offset,
+    },
     Append {
         leader_epoch: i32,
         append_time_ms: i64,
@@ -54,6 +68,8 @@ pub struct Appended {
 #[derive(Debug, Clone, Default)]
 pub struct State {
     pub topics: BTreeMap<String, TopicState>,
+    /// What the one group has committed, by topic and partition.
+    pub group: BTreeMap<(String, u32), Offset>,
 }
 
 #[derive(Debug, Clone)]
@@ -62,7 +78,10 @@ pub struct TopicState {
     /// The commit that made it.
     pub made_by: usize,
     pub settings: BTreeMap<String, String>,
+    /// All batches that were ever there.
     pub partitions: Vec<Vec<Batch>>,
+    /// The log starts.
+    pub starts: Vec<Offset>,
 }
 
 /// A batch in its partition.
@@ -101,12 +120,42 @@ impl TopicState {
         self.partitions[partition].last().map_or(0, Batch::end_offset)
     }
 
+    /// The batches that are still there: the log start may lie inside of the first.
+    pub fn live(&self, partition: usize) -> impl Iterator<Item = &Batch> {
+        let start = self.starts[partition];
+        self.partitions[partition].iter().filter(move |batch| batch.end_offset() > start)
+    }
+
+    /// Where retention by size moves the log start.
+    fn retained_start(&self, partition: usize) -> Offset {
+        let limit = self.settings.get(RETENTION_BYTES).and_then(|limit| limit.parse().ok());
+        let mut start = self.starts[partition];
+        let Some(limit) = limit else { return start };
+        let mut left: usize = self.live(partition).map(|batch| batch.bytes.len()).sum();
+        for batch in self.live(partition) {
+            left -= batch.bytes.len();
+            if left < limit {
+                break;
+            }
+            start = batch.end_offset();
+        }
+        start
+    }
+
     fn keeps_log_time(&self) -> bool {
         self.settings.get(TIMESTAMP_TYPE).is_some_and(|value| value == LOG_TIME)
     }
 }
 
 impl State {
+    /// Whether a run of retention finds anything.
+    pub fn exceeds_limits(&self) -> bool {
+        let exceeds = |topic: &TopicState| {
+            (0..topic.starts.len()).any(|index| topic.retained_start(index) > topic.starts[index])
+        };
+        self.topics.values().any(exceeds)
+    }
+
     /// The state behind the commit of this number. A commit that cannot follow changes nothing: it
     /// was refused, or stands behind one that is not there.
     fn apply(&mut self, number: usize, effect: &Effect) {
@@ -118,15 +167,34 @@ impl State {
                     made_by: number,
                     settings: settings.clone(),
                     partitions: vec![Vec::new(); *partition_count as usize],
+                    starts: vec![0; *partition_count as usize],
                 };
                 self.topics.insert(name.clone(), topic);
             }
             Effect::Delete { name } => {
                 self.topics.remove(name);
+                self.group.retain(|(topic, _), _| topic != name);
+            }
+            Effect::Trim { name, partition, offset } => {
+                let Some(topic) = self.topics.get_mut(name) else { return };
+                let start = &mut topic.starts[*partition as usize];
+                *start = (*start).max(*offset);
+            }
+            Effect::Retain => {
+                for topic in self.topics.values_mut() {
+                    let partitions = 0..topic.starts.len();
+                    topic.starts = partitions.map(|index| topic.retained_start(index)).collect();
+                }
+            }
+            Effect::GroupOffset { name, partition, offset } => {
+                if self.topics.contains_key(name) {
+                    self.group.insert((name.clone(), *partition), *offset);
+                }
             }
             Effect::Grow { name, total_count } => {
                 if let Some(topic) = self.topics.get_mut(name) {
                     topic.partitions.resize(*total_count as usize, Vec::new());
+                    topic.starts.resize(*total_count as usize, 0);
                 }
             }
             Effect::Alter { name, setting, value } => {

@@ -11,11 +11,14 @@ use tidelog::{
     Engine, FetchOptions, LeaderEpoch, Partition, Topic, TopicId, Visibility, Watermarks,
 };
 
-use crate::model::{Batch, Given, State, TopicState};
+use crate::model::{Given, State, TopicState};
+use crate::operations::GROUP;
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Observed {
     topics: BTreeMap<String, ObservedTopic>,
+    /// What the group has committed, by topic and partition.
+    group: BTreeMap<(String, u32), i64>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -38,7 +41,12 @@ impl Observed {
         for topic in engine.topics() {
             topics.insert(topic.name().to_string(), ObservedTopic::of(engine, &topic)?);
         }
-        Ok(Self { topics })
+        let group = engine.group_offsets(GROUP).map_err(|error| error.to_string())?;
+        let group = group.into_iter().map(|(partition, committed)| {
+            let name = partition.topic().name().to_string();
+            ((name, partition.index().unsigned_abs()), committed.offset)
+        });
+        Ok(Self { topics, group: group.collect() })
     }
 
     /// Whether this is the state of the model; the first difference where it is not.
@@ -51,6 +59,9 @@ impl Observed {
         for (name, topic) in &self.topics {
             let compared = topic.compare(&state.topics[name]);
             compared.map_err(|what| format!("topic {name}: {what}"))?;
+        }
+        if self.group != state.group {
+            return Err(format!("offsets {:?}, not {:?}", self.group, state.group));
         }
         Ok(())
     }
@@ -85,8 +96,7 @@ impl ObservedTopic {
             return Err(format!("{found} partitions, not {expected}"));
         }
         for (index, partition) in self.partitions.iter().enumerate() {
-            let end = expected.log_end(index);
-            let compared = partition.compare(&expected.partitions[index], end);
+            let compared = partition.compare(expected, index);
             compared.map_err(|what| format!("partition {index}: {what}"))?;
         }
         Ok(())
@@ -118,13 +128,14 @@ impl ObservedPartition {
         Ok(Self { watermarks: marks, bytes })
     }
 
-    fn compare(&self, expected: &[Batch], log_end: i64) -> Result<(), String> {
+    fn compare(&self, topic: &TopicState, index: usize) -> Result<(), String> {
         let marks = self.watermarks;
-        if (marks.log_start, marks.log_end) != (0, log_end) {
-            return Err(format!("{marks:?}, and its log should be 0..{log_end}"));
+        let (start, end) = (topic.starts[index], topic.log_end(index));
+        if (marks.log_start, marks.log_end) != (start, end) {
+            return Err(format!("{marks:?}, and its log should be {start}..{end}"));
         }
         let mut found = Batches::new(self.bytes.clone().into());
-        for batch in expected {
+        for batch in topic.live(index) {
             let base_offset = batch.base_offset;
             let served = match found.next() {
                 Some(Ok(served)) => served,
@@ -137,7 +148,7 @@ impl ObservedPartition {
         }
         match found.next() {
             None => Ok(()),
-            Some(_) => Err(format!("there is more than {} batches", expected.len())),
+            Some(_) => Err("there are more batches".into()),
         }
     }
 }
@@ -146,10 +157,10 @@ impl ObservedPartition {
 pub fn check_epochs(engine: &Engine, state: &State) -> Result<(), String> {
     for (name, topic) in &state.topics {
         let handle = engine.topic(name).ok_or("a topic is gone")?;
-        for (index, batches) in topic.partitions.iter().enumerate() {
+        for index in 0..topic.partitions.len() {
             let partition = handle.partition(index as i32).map_err(|error| error.to_string())?;
             let mut epochs: Vec<(LeaderEpoch, i64)> = Vec::new();
-            for batch in batches {
+            for batch in topic.live(index) {
                 match epochs.last_mut() {
                     Some(last) if last.0 == batch.leader_epoch => last.1 = batch.end_offset(),
                     Some(last) if last.0 > batch.leader_epoch => {

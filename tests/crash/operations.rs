@@ -4,8 +4,11 @@ use bytes::Bytes;
 use tidelog::record::{BatchBuilder, Record};
 use tidelog::{Durability, TimestampMs};
 
-use crate::model::{Appended, State};
+use crate::model::{Appended, RETENTION_BYTES, State};
 use crate::random::Random;
+
+/// The consumer group that commits offsets.
+pub const GROUP: &str = "readers";
 
 const NAMES: [&str; 4] = ["orders", "audit", "prices", "log-time"];
 const TEN_YEARS_MS: i64 = 10 * 366 * 24 * 3600 * 1000;
@@ -39,6 +42,18 @@ pub enum Operation {
     Checkpoint,
     CheckpointWith(Append),
     Maintain,
+    /// Deletes the records of a partition below an offset.
+    DeleteRecords {
+        name: String,
+        partition: u32,
+        offset: i64,
+    },
+    /// The group commits an offset.
+    CommitOffset {
+        name: String,
+        partition: u32,
+        offset: i64,
+    },
     StepClock(i64),
     Close,
     Drop,
@@ -113,7 +128,17 @@ impl Operation {
                 true => Self::CheckpointWith(append(random, state, Durability::Buffered)),
                 false => Self::Checkpoint,
             },
-            26..=30 => Self::Maintain,
+            26..=28 => Self::Maintain,
+            29..=30 => {
+                let topic = &state.topics[&name];
+                let partition = random.below(topic.partitions.len() as u64) as u32;
+                let end = topic.log_end(partition as usize);
+                let offset = random.below(end as u64 + 1) as i64;
+                match random.chance(60) {
+                    true => Self::DeleteRecords { name, partition, offset },
+                    false => Self::CommitOffset { name, partition, offset },
+                }
+            }
             31..=35 => Self::StepClock(match random.below(4) {
                 0 => TEN_YEARS_MS,
                 1 => -TEN_YEARS_MS,
@@ -146,8 +171,8 @@ impl Operation {
 
     fn alter(random: &mut Random, name: String) -> Self {
         let (setting, value) = match random.below(4) {
-            0 => ("flush.ms", Some((1_000_000 + random.below(1000)).to_string())),
-            1 => ("flush.ms", None),
+            0 => (RETENTION_BYTES, Some((500 + random.below(4000)).to_string())),
+            1 => (RETENTION_BYTES, None),
             2 => ("message.timestamp.type", Some("LogAppendTime".to_owned())),
             _ => ("message.timestamp.type", Some("CreateTime".to_owned())),
         };

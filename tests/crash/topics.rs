@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use tidelog::config::{ConfigChange, ConfigOperation};
 use tidelog::{
-    AddPartitionsError, AlterTopicError, CreateTopicError, DeleteTopicError, StorageError,
-    TopicConfig,
+    AddPartitionsError, AlterTopicError, CreateTopicError, DeleteRecordsError, DeleteTopicError,
+    GroupError, GroupOffset, StorageError, TopicConfig,
 };
 
 use crate::model::{Effect, LOG_TIME, TIMESTAMP_TYPE};
+use crate::operations::GROUP;
 use crate::world::World;
 
 impl World {
@@ -70,6 +71,58 @@ impl World {
             Ok(()) => self.topics_changed(number, Ok(())),
             Err(AlterTopicError::Storage(error)) => self.topics_changed(number, Err(error)),
             Err(error) => Err(format!("topic {name} was not changed: {error}")),
+        }
+    }
+
+    /// Deletes records; it is answered once that survives power loss, whether it moves anything or
+    /// not.
+    pub fn delete_records(
+        &mut self,
+        name: &str,
+        partition: u32,
+        offset: i64,
+    ) -> Result<(), String> {
+        let handle = crate::world::partition(self.engine(), name, partition)?;
+        let start = self.model.state().topics[name].starts[partition as usize];
+        let through = self.model.acked();
+        let moves = offset > start;
+        let effect = Effect::Trim { name: name.to_owned(), partition, offset };
+        let number = if moves { self.model.attempt(effect) } else { through };
+        match self.engine().delete_records(&handle, offset) {
+            Ok(told) if told == start.max(offset) => {
+                self.model.acknowledge(number);
+                self.model.settle(number);
+                Ok(())
+            }
+            Ok(told) => Err(format!("records below {offset} were deleted: {told} is the start")),
+            Err(DeleteRecordsError::Storage(error)) => {
+                if moves && !self.engine().metrics().halted {
+                    self.model.withdraw(number);
+                }
+                self.expect_storage(Err(error))
+            }
+            Err(error) => Err(format!("records of {name} were not deleted: {error}")),
+        }
+    }
+
+    /// The group commits an offset, buffered.
+    pub fn commit_offset(&mut self, name: &str, partition: u32, offset: i64) -> Result<(), String> {
+        let handle = crate::world::partition(self.engine(), name, partition)?;
+        let effect = Effect::GroupOffset { name: name.to_owned(), partition, offset };
+        let number = self.model.attempt(effect);
+        let committed = GroupOffset { offset, leader_epoch: -1, metadata: String::new() };
+        match self.engine().commit_group_offsets(GROUP, vec![(handle, committed)]) {
+            Ok(()) => {
+                self.model.acknowledge(number);
+                Ok(())
+            }
+            Err(GroupError::Storage(error)) => {
+                if !self.engine().metrics().halted {
+                    self.model.withdraw(number);
+                }
+                self.expect_storage(Err(error))
+            }
+            Err(error) => Err(format!("the offset was not committed: {error}")),
         }
     }
 

@@ -164,6 +164,12 @@ impl World {
             Operation::Checkpoint => self.sync(None, Engine::checkpoint)?,
             Operation::CheckpointWith(append) => self.sync(Some(append), Engine::checkpoint)?,
             Operation::Maintain => self.maintain()?,
+            Operation::DeleteRecords { name, partition, offset } => {
+                self.delete_records(name, *partition, *offset)?;
+            }
+            Operation::CommitOffset { name, partition, offset } => {
+                self.commit_offset(name, *partition, *offset)?;
+            }
             Operation::StepClock(by_ms) => self.step_clock(*by_ms),
             Operation::Close => return self.close(),
             Operation::Drop => return self.drop_and_open(),
@@ -390,8 +396,8 @@ impl World {
         self.expect_storage(result)
     }
 
-    /// A round of maintenance. What it commits moves batches, and shows nowhere but in the numbers
-    /// of the commits behind it.
+    /// A round of maintenance: retention, if it finds anything, and then what moves batches and
+    /// shows nowhere but in the numbers of the commits behind it.
     fn maintain(&mut self) -> Result<(), String> {
         self.machine.clock.advance_ms(self.machine.config.maintenance_interval_ms);
         let before = self.engine().metrics();
@@ -404,8 +410,10 @@ impl World {
         // the log could not write, one more.
         let is_stores = matches!(result, Err(StorageError::Store { .. }));
         let more = has_ended && !is_stores;
+        let retains = self.model.state().exceeds_limits();
+        let effect = |at| if at == 0 && retains { Effect::Retain } else { Effect::Silent };
         let numbers = (0..written + usize::from(more))
-            .map(|_| self.model.attempt(Effect::Silent))
+            .map(|at| self.model.attempt(effect(at)))
             .collect::<Vec<_>>();
         let told = if has_ended { written.saturating_sub(1) } else { written };
         numbers[..told].iter().for_each(|number| self.model.acknowledge(*number));
