@@ -17,7 +17,7 @@ use crate::write_batch::Family;
 /// How many producers one commit forgets at most: it must not hold others up.
 const MAX_FORGOTTEN: usize = 10_000;
 
-/// What [`expire`] did.
+/// What a look at the clock did to producers: [`crate::Engine::expire_producers`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ExpireReport {
