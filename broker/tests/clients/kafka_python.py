@@ -2,6 +2,7 @@
 
 kafka_python.py write TOPIC-PREFIX CODEC...   makes a topic for each codec and writes the rows to its partition 1
 kafka_python.py read TOPIC...                 reads them from the start, and keeps an offset for a group
+kafka_python.py cleaned FILE                  reads cleaned topics to their ends
 kafka_python.py atomic atomic|independent     a request with one batch that is refused, by the broker's rule
 """
 import sys
@@ -65,6 +66,21 @@ def read(topics):
     consumer.close()
 
 
+def cleaned(path):
+    consumer = KafkaConsumer(**SERVER, enable_auto_commit=False, auto_offset_reset="earliest", fetch_max_wait_ms=20)
+    for topic, (end, records) in rows.survivors(path).items():
+        place = TopicPartition(topic, 0)
+        consumer.assign([place])
+        check(f"{topic}: its end", consumer.end_offsets([place])[place], end)
+        got, idle = [], 0
+        while consumer.position(place) < end and idle < 20:
+            found = consumer.poll(1000).get(place, [])
+            idle = 0 if found else idle + 1
+            got += [(record.offset, record.key, record.value) for record in found]
+        check(f"{topic} to its end", (consumer.position(place), got), (end, records))
+    consumer.close()
+
+
 def one_request(sends):
     """Sends all in one request: (topic, partition, key, value). The offset or the error's name of each."""
     sender = KafkaProducer(**SERVER, acks="all", enable_idempotence=False, retries=0, linger_ms=500, batch_size=1 << 18)
@@ -112,6 +128,8 @@ if __name__ == "__main__":
         write(words[0], words[1:])
     elif command == "read":
         read(words)
+    elif command == "cleaned":
+        cleaned(words[0])
     else:
         atomic(words[0])
     rows.end()

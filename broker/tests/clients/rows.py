@@ -48,6 +48,16 @@ def expected(topic):
     return found
 
 
+def survivors(path):
+    """What cleaned topics hold: by topic its end, and offset, key and value of each record."""
+    topics = {}
+    with open(path, encoding="ascii") as file:
+        for line in file:
+            topic, end, offset, key, value = line.rstrip("\n").split("\t")
+            topics.setdefault(topic, (int(end), []))[1].append((int(offset), field(key), field(value)))
+    return topics
+
+
 def short(value):
     text = repr(value)
     return text if len(text) < 1500 else text[:1500] + "..."

@@ -212,6 +212,34 @@ run_secured() {
     stop_broker secured "$broker"
 }
 
+# Compacted topics with gaps, tombstones, compressed batches and a tail that is gone: each client reads them to their ends.
+run_cleaned() {
+    local name codec writer=""
+    for name in "${readers[@]}"; do
+        [[ "$name" != confluent-* || -n "$writer" ]] || writer="$name"
+    done
+    if [[ -z "$writer" ]]; then
+        say "SKIPPED cleaned topics: confluent-kafka makes them"
+        return
+    fi
+    start_broker cleaned --group-initial-rebalance-delay-ms 0
+    for codec in none gzip snappy lz4 zstd; do
+        in_background "cleaned, $codec" client "$writer" clean "$scratch/cleaned-$codec" "$codec"
+    done
+    finish
+    cat "$scratch"/cleaned-{none,gzip,snappy,lz4,zstd} >"$scratch/cleaned"
+    for name in "${readers[@]}"; do
+        [[ "$name" == kafkajs ]] || in_background "cleaned, $name reads" client "$name" cleaned "$scratch/cleaned"
+    done
+    finish
+    # It writes behind the ends.
+    if [[ -n "${clients[kafkajs]:-}" ]]; then
+        in_background "cleaned, kafkajs reads" client kafkajs cleaned "$scratch/cleaned"
+        finish
+    fi
+    stop_broker cleaned "$broker"
+}
+
 # Three members of a group: one is killed, another comes, and static ones come back.
 run_groups() {
     if [[ -z "${watcher:-}" ]]; then
@@ -272,6 +300,7 @@ run_profile kafka
 run_profile event-broker
 run_independent
 run_secured
+run_cleaned
 run_groups
 run_transactions
 run_restarts
