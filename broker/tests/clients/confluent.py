@@ -130,7 +130,7 @@ def refused(topic, codecs):
         outcome = []
         sender = producer(codec, **{"message.timeout.ms": 3000})
         sender.produce(topic, value="v" * 2000, partition=1, on_delivery=lambda error, _: outcome.append(error and error.name()))
-        sender.flush(10)
+        sender.flush(60)
         check(f"refused {codec}", outcome, ["_MSG_TIMED_OUT"])
     check("refused: nothing stored", watermarks(topic), [(0, 0)] * 3)
 

@@ -3,7 +3,7 @@
 member_confluent.py GROUP TOPIC eager|cooperative INSTANCE|-
 
 Says `assigned P...` and `revoked P...`, each with all partitions that it has then, and `got P OFFSET` for each record whose
-offset it has committed.
+offset it has committed, `maybe P OFFSET` where it cannot know.
 """
 import os
 import signal
@@ -49,6 +49,8 @@ while not told:
     try:
         consumer.commit(message, asynchronous=False)
     except KafkaException:
-        continue  # A rebalance: whoever has the partition next gets the record again.
+        # A rebalance, and whoever has the partition next gets the record again; or the answer was lost with its broker.
+        say("maybe", message.partition(), message.offset())
+        continue
     say("got", message.partition(), message.offset())
 consumer.close()

@@ -47,7 +47,10 @@ while not told:
         try:
             consumer.commit({place: OffsetAndMetadata(records[-1].offset + 1, "", -1)})
         except KafkaError:
-            continue  # A rebalance: whoever has the partition next gets the records again.
+            # A rebalance, and whoever has the partition next gets the records again; or the answer was lost.
+            for record in records:
+                say("maybe", record.partition, record.offset)
+            continue
         for record in records:
             say("got", record.partition, record.offset)
 consumer.close()

@@ -10,7 +10,7 @@ class Member:
     """A process that is a member."""
 
     def __init__(self, command, group, topic, protocol, instance):
-        self.assigned, self.times, self.revoked, self.got = None, 0, 0, []
+        self.assigned, self.times, self.revoked, self.got, self.maybe = None, 0, 0, [], []
         words = command + [group, topic, protocol, instance or "-"]
         self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         threading.Thread(target=self.listen, daemon=True).start()
@@ -22,6 +22,8 @@ class Member:
             with changed:
                 if word == "got":
                     self.got.append(tuple(numbers))
+                elif word == "maybe":
+                    self.maybe.append(tuple(numbers))
                 else:
                     self.assigned = set(numbers)
                     self.times += word == "assigned"
