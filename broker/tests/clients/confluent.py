@@ -32,7 +32,7 @@ def producer(codec, **more):
 
 def watermarks(topic):
     consumer = Consumer(SERVER | {"group.id": "watermarks"})
-    found = [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10) for p in range(3)]
+    found = [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=60) for p in range(3)]
     consumer.close()
     return found
 
