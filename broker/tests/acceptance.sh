@@ -46,7 +46,25 @@ GRANTS
 }
 
 # guide PYTHON OPTION...: the program must pass, and the client log no error besides.
+#
+# In the profile event-broker librdkafka may find out that the broker has no producer ids before the
+# program hands it the first record, and then names the producer's error instead of its cause. Such
+# a run, on a loaded machine, shows nothing, and is made again.
 guide() {
+    local try output outcome
+    for try in 1 2 3; do
+        outcome=0
+        output="$(guide_once "$@" 2>&1)" || outcome=$?
+        if ((outcome == 0)) || ! grep -qF "got ('_FATAL', False)" <<<"$output"; then
+            break
+        fi
+        echo "try $try: the client was faster than the program"
+    done
+    printf '%s\n' "$output"
+    return "$outcome"
+}
+
+guide_once() {
     local errors
     errors="$(mktemp -p "$scratch")"
     "$1" "$acceptance" "${@:2}" 2>"$errors" || { cat "$errors"; return 1; }
