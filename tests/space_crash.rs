@@ -1,4 +1,4 @@
-//! Retention, freeing and relocation, stopped at any call of the file system, lose nothing and bring nothing back.
+//! Retention, cleaning, freeing and relocation, stopped at any call, lose nothing and bring nothing back.
 
 mod common;
 
@@ -16,6 +16,9 @@ struct Told {
     started: [i64; 3],
     asked: [i64; 3],
 }
+
+/// Keys of the compacted topic; the record at an offset has that one's remainder.
+const KEYS: i64 = 5;
 
 const NAMES: [&str; 3] = ["short", "long", "trimmed"];
 
@@ -37,7 +40,12 @@ fn work(test: &TestEngine, engine: &Engine, told: &mut Told) -> Result<(), Stora
             return Ok(());
         }
     }
+    let config = TopicConfig::new(1).set("cleanup.policy", "compact").expect("it is legal");
+    let config = config.set("min.cleanable.dirty.ratio", "0.3").expect("it is legal");
+    let Ok(keyed) = engine.create_topic("keyed", config) else { return Ok(()) };
+    let keyed = keyed.partition(0).expect("it has one");
     let partitions = partitions(engine).expect("they were made");
+    let mut keyed_end = 0;
     for round in 0..12 {
         for _ in 0..6 {
             let mut append = engine.append_transaction();
@@ -45,6 +53,12 @@ fn work(test: &TestEngine, engine: &Engine, told: &mut Told) -> Result<(), Stora
                 let record = Record::keyless(value(index, told.appended[index]));
                 append.records(partition, [record]).expect("it is legal");
             }
+            let records = (0..3).map(|at| {
+                let offset = keyed_end + at;
+                Record::new(format!("{}", offset % KEYS), value(3, offset))
+            });
+            append.records(&keyed, records).expect("it is legal");
+            keyed_end += 3;
             if append.commit(Durability::Buffered).is_err() {
                 return Ok(());
             }
@@ -97,10 +111,29 @@ fn check(test: &TestEngine, told: &Told, name: &str) {
             }
         }
     }
+    if let Some(keyed) = engine.topic("keyed") {
+        check_keyed(&engine, &keyed.partition(0).expect("it has one"), name);
+    }
     // It goes on from there.
     append_batch(&engine, &partitions[0], batch_of(&[Record::keyless("more")]));
     test.clock.advance_ms(10_000);
     engine.run_maintenance().expect("it goes on");
+}
+
+/// Of each key the newest record is there, and every record that is there is right.
+fn check_keyed(engine: &Engine, partition: &Partition, name: &str) {
+    let marks = engine.watermarks(partition).expect("it exists");
+    let mut found = Vec::new();
+    for record in common::records_of(engine, partition) {
+        let expected = value(3, record.offset);
+        assert_eq!(record.value.as_deref(), Some(&expected[..]), "{name}");
+        let key = format!("{}", record.offset % KEYS);
+        assert_eq!(record.key.as_deref(), Some(key.as_bytes()), "{name}");
+        found.push(record.offset);
+    }
+    for offset in (marks.log_end - KEYS).max(0)..marks.log_end {
+        assert!(found.contains(&offset), "{name}: {offset} is missing of {found:?}");
+    }
 }
 
 fn run(calls: u64) -> bool {
@@ -116,6 +149,7 @@ fn run(calls: u64) -> bool {
     if !has_crashed {
         let metrics = engine.metrics();
         assert!(metrics.freed_segments > 5 && metrics.relocated_batches > 5, "{metrics:?}");
+        assert!(metrics.cleaner_removed_records > 50, "{metrics:?}");
     }
     let loss = match calls % 3 {
         0 => PowerLoss::Nothing,
