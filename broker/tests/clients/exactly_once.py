@@ -3,7 +3,8 @@ read-committed reader finds every input in the output exactly once, in order, at
 
 exactly_once.py PROGRAM DATA-DIRECTORY NAME=COMMAND...    COMMAND copies as copier_confluent.py does
 
-INPUTS (for each library), CLIENT_KILLS (of one member of each library), BROKER_KILLS and SEED come from the environment.
+INPUTS (for each library), CLIENT_KILLS (of one member of each library), BROKER_KILLS, SEED and BROKER_OPTIONS come from the
+environment.
 """
 import atexit
 import os
@@ -223,7 +224,7 @@ def main():
     seed = setting("SEED", random.randrange(1 << 32))
     random.seed(seed)
     print(f"SEED={seed}", flush=True)
-    broker = Broker(program, data, OPTIONS)
+    broker = Broker(program, data, OPTIONS + os.environ.get("BROKER_OPTIONS", "").split())
     os.environ["KAFKA_BOOTSTRAP"] = broker.listen
     server = {"bootstrap.servers": broker.listen} | QUICK
     copies = [Copies(name, command.split(), server) for name, _, command in (word.partition("=") for word in sys.argv[3:])]

@@ -2,6 +2,8 @@
 # Exactly once with unmodified clients: confluent-kafka, Java and franz-go each copy a topic to another in transactions
 # that carry the offsets of their group, while members and the broker are killed at random; debit and credit beside it.
 #
+#   exactly_once.sh [BROKER-OPTION...]
+#
 # INPUTS (20000), BROKER_KILLS (20), CLIENT_KILLS (20, of each library) and SEED say how much, and which kills. A library
 # whose tools are missing is said and left out. TIDELOG_BROKER names a broker that is built already.
 set -euo pipefail
@@ -49,5 +51,5 @@ if has_go; then
     go_copier
     copiers+=("franz-go=$copier")
 fi
-"$python" "$here/exactly_once.py" "$program" "$scratch/exactly-once.data" "${copiers[@]}"
+BROKER_OPTIONS="$*" "$python" "$here/exactly_once.py" "$program" "$scratch/exactly-once.data" "${copiers[@]}"
 say "exactly once: passed in $SECONDS s"

@@ -1,6 +1,8 @@
 """A broker as a process that is killed and started again, always on the same port and data."""
 import atexit
+import random
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -8,9 +10,20 @@ import threading
 QUICK = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 200, "log_level": 0}  # that connections break is meant
 
 
+def free_address():
+    """Below the ports that clients get for their end of a connection: one of them must not take it between two starts."""
+    while True:
+        with socket.socket() as tried:
+            try:
+                tried.bind(("127.0.0.1", random.SystemRandom().randrange(15000, 32000)))
+                return "127.0.0.1:%d" % tried.getsockname()[1]
+            except OSError:
+                continue
+
+
 class Broker:
     def __init__(self, program, data, options=()):
-        self.command, self.listen, self.process, self.panics = [program, "--data-dir", data, *options], "127.0.0.1:0", None, []
+        self.command, self.listen, self.process, self.panics = [program, "--data-dir", data, *options], free_address(), None, []
         atexit.register(self.kill)
         self.start()
 
