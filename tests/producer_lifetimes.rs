@@ -2,13 +2,17 @@
 
 mod common;
 
-use common::transactions::{INIT, committed, marks, offset, producer, record, refusal, send};
+use std::thread;
+
+use common::transactions::{
+    INIT, MINUTE, committed, marks, offset, producer, record, refusal, send,
+};
 use common::{TestEngine, assert_verified, one_partition};
 use tidelog::io::simulated::PowerLoss;
 use tidelog::producer::transaction::{EndProtocol, ProducerTransactionError};
 use tidelog::record::MarkerKind;
 use tidelog::rules::{BrokenRules, Rule};
-use tidelog::{Durability, InitProducer, ProduceError, ProducerError, Record};
+use tidelog::{Durability, Engine, InitProducer, ProduceError, ProducerError, Record};
 
 const DAY_MS: u64 = 86_400_000;
 
@@ -198,4 +202,40 @@ fn a_fence_that_cannot_be_written_burns_no_epoch_and_an_empty_abort_fences_nobod
     send(&engine, "p", next, &partition, 0).unwrap();
     engine.end_transaction("p", next, commit, EndProtocol::RaisesEpoch).unwrap();
     assert_eq!(committed(&engine, &partition).len(), 2);
+}
+
+/// Draws ids, and has ids drawn that are given back: of those who ask for one transactional id at
+/// once only the first needs one.
+fn draw_and_give_back(engine: &Engine) -> Vec<i64> {
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for number in 0..400 {
+                    engine.init_producer(&format!("p{number}"), INIT).unwrap();
+                }
+            });
+        }
+        let draw = || (0..5000).map(|_| engine.new_producer_id().unwrap()).collect::<Vec<_>>();
+        let drawing: Vec<_> = (0..2).map(|_| scope.spawn(draw)).collect();
+        drawing.into_iter().flat_map(|drawing| drawing.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn ids_are_drawn_while_others_are_given_back_and_none_is_ever_given_twice() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let (told, drawn) = std::sync::mpsc::channel();
+    let drawing = engine.clone();
+    thread::spawn(move || told.send(draw_and_give_back(&drawing)));
+    let mut ids = drawn.recv_timeout(MINUTE).expect("nobody waits for another for ever");
+    ids.extend(engine.transactional_ids().into_iter().map(|held| held.producer.producer_id));
+    let greatest = ids.iter().copied().max();
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!((count, ids.len()), (10_400, 10_400));
+    drop(engine);
+    test.lose_power(PowerLoss::Nothing);
+    assert!(Some(test.open().new_producer_id().unwrap()) > greatest);
 }

@@ -27,7 +27,7 @@ pub struct InitProducer {
 ///
 /// # Errors
 /// [`ProducerError::ProducerId`].
-pub fn new_producer_id(shared: &Shared) -> Result<ProducerId, ProducerError> {
+pub fn new_producer_id(shared: &Arc<Shared>) -> Result<ProducerId, ProducerError> {
     shared.check_open().map_err(ProducerError::NotWritten)?;
     Ok(shared.draw_producer_id()?)
 }

@@ -1,6 +1,7 @@
 //! The producers of the whole engine: how many partitions remember, and the ids that were given out.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
@@ -23,6 +24,8 @@ pub struct ProducerRegistry {
     /// Producers that partitions remember, each partition's counted.
     known: AtomicU64,
     ids: Mutex<Ids>,
+    /// The greatest end of a block that a commit has planned.
+    planned_end: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -53,13 +56,32 @@ pub enum ProducerIdError {
     Storage(StorageError),
 }
 
+impl Ids {
+    /// The next id, or where the next block begins if none is left of the last one.
+    fn draw(&mut self) -> Result<ProducerId, u64> {
+        if let Some(id) = self.unused.pop() {
+            return Ok(id);
+        }
+        if self.next == self.reserved_end {
+            return Err(self.reserved_end);
+        }
+        let id = self.next;
+        self.next += 1;
+        Ok(id.cast_signed())
+    }
+}
+
 impl ProducerRegistry {
     /// What an engine begins with that remembers this many, and has reserved the ids below
     /// `next_id`.
     #[must_use]
     pub fn new(known: u64, next_id: u64) -> Self {
         let ids = Ids { next: next_id, reserved_end: next_id, unused: Vec::new() };
-        Self { known: AtomicU64::new(known), ids: Mutex::new(ids) }
+        Self {
+            known: AtomicU64::new(known),
+            ids: Mutex::new(ids),
+            planned_end: AtomicU64::new(next_id),
+        }
     }
 
     /// How many producers partitions remember.
@@ -97,25 +119,27 @@ impl Shared {
     ///
     /// # Errors
     /// [`ProducerIdError`]: the storage, where a new block of ids has to be reserved.
-    pub fn draw_producer_id(&self) -> Result<ProducerId, ProducerIdError> {
-        let mut ids = self.producers.ids.lock();
-        if let Some(id) = ids.unused.pop() {
-            return Ok(id);
-        }
-        if ids.next == ids.reserved_end {
-            let end = ids.reserved_end + ID_BLOCK;
+    pub fn draw_producer_id(self: &Arc<Self>) -> Result<ProducerId, ProducerIdError> {
+        loop {
+            let end = match self.producers.ids.lock().draw() {
+                Ok(id) => return Ok(id),
+                Err(reserved_end) => reserved_end + ID_BLOCK,
+            };
             if ProducerId::try_from(end).is_err() {
                 return Err(ProducerIdError::Exhausted);
             }
             let is_buffered = self.pipeline.broken().breaks(Rule::D1ProducerIdsSynced);
             let durability = if is_buffered { Durability::Buffered } else { Durability::Sync };
-            let reserved = self.commit(|told| Box::new(ReserveIds { end, durability, told }));
+            // No lock is held: whoever answers a commit may have an id to give back.
+            let reserved = self.commit(|told| {
+                let shared = Arc::clone(self);
+                Box::new(ReserveIds { shared, end, durability, told })
+            });
             reserved.and_then(|reserved| reserved).map_err(ProducerIdError::Storage)?;
-            ids.reserved_end = end;
+            // Several may have reserved the same block.
+            let mut ids = self.producers.ids.lock();
+            ids.reserved_end = ids.reserved_end.max(end);
         }
-        let id = ids.next;
-        ids.next += 1;
-        Ok(id.cast_signed())
     }
 
     /// Takes an id back that nobody was told of.
@@ -125,6 +149,7 @@ impl Shared {
 }
 
 struct ReserveIds {
+    shared: Arc<Shared>,
     end: u64,
     durability: Durability,
     told: Promise<Result<(), StorageError>>,
@@ -140,7 +165,9 @@ impl Change for ReserveIds {
     }
 
     fn plan(&mut self, _moment: &Moment, plan: &mut FramePlan) -> Verdict {
-        let value = encode_counter(self.end);
+        // One that comes late must not take back what a later block has reserved.
+        let before = self.shared.producers.planned_end.fetch_max(self.end, Ordering::Relaxed);
+        let value = encode_counter(self.end.max(before));
         plan.write_batch.put(Family::Meta, &MetaKey::NextProducerId.key(), &value);
         Verdict::Planned
     }
