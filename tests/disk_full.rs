@@ -5,7 +5,7 @@ mod common;
 
 use std::path::Path;
 
-use common::transactions::{INIT, send};
+use common::transactions::{INIT, committed, producer, record, send};
 use common::{TestEngine, append, append_to_all, one_partition, values_of};
 use tidelog::producer::transaction::EndProtocol;
 use tidelog::record::MarkerKind;
@@ -243,4 +243,36 @@ fn an_open_producer_transaction_can_be_ended_out_of_the_reserve_and_no_other_beg
     let begun = engine.add_partitions_to_transaction("p", next, partitions).unwrap_err();
     assert!(matches!(begun, ProducerError::NotWritten(_)), "{begun:?}");
     assert!(!engine.metrics().halted);
+}
+
+#[test]
+fn a_transaction_that_could_not_be_ended_never_comes_into_the_next_one() {
+    for way in ["commit", "abort", "drop", "forget"] {
+        let test = TestEngine::new();
+        let engine = test.open();
+        let partition = one_partition(&engine, "t", &[]);
+        let mut producer = producer(&engine, "p");
+        let mut transaction = producer.begin();
+        transaction.append([(&partition, record("given up"))]).unwrap();
+        leave(&test, 0);
+        let ended = match way {
+            "commit" => transaction.commit(),
+            "abort" => transaction.abort(),
+            "drop" => {
+                drop(transaction);
+                Ok(())
+            }
+            _ => {
+                std::mem::forget(transaction);
+                Ok(())
+            }
+        };
+        assert_eq!(ended.is_err(), ["commit", "abort"].contains(&way), "{way}: {ended:?}");
+        assert!(producer.begin().append([(&partition, record("too early"))]).is_err(), "{way}");
+        test.disk.set_capacity(None);
+        let mut transaction = producer.begin();
+        transaction.append([(&partition, record("next"))]).unwrap();
+        transaction.commit().unwrap();
+        assert_eq!(committed(&engine, &partition), ["next"], "{way}");
+    }
 }

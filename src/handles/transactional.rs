@@ -29,6 +29,8 @@ pub struct TransactionalProducer {
     identity: ProducerIdentity,
     codec: Codec,
     sequences: Sequences,
+    /// Whether a transaction was opened and its end is not known to be written.
+    is_unended: bool,
 }
 
 impl TransactionalProducer {
@@ -54,6 +56,7 @@ impl TransactionalProducer {
             identity,
             codec: Codec::None,
             sequences: Sequences::default(),
+            is_unended: false,
         })
     }
 
@@ -84,6 +87,7 @@ impl TransactionalProducer {
         let protocol = EndProtocol::RaisesEpoch;
         self.identity = end_transaction(&self.shared, &self.id, self.identity, kind, protocol)?;
         self.sequences.clear();
+        self.is_unended = false;
         Ok(())
     }
 }
@@ -112,9 +116,9 @@ impl ProducerTransaction<'_> {
         let records: Vec<(&Partition, Vec<Record>)> = records.into_iter().collect();
         let partitions: Vec<Partition> =
             records.iter().map(|(partition, _)| (*partition).clone()).collect();
+        self.open()?;
         let producer = &mut *self.producer;
         let (shared, identity) = (&producer.shared, producer.identity);
-        self.is_open = true;
         add_partitions_of_append(shared, &producer.id, identity, &partitions)?;
         let (id, codec) = (Some(&producer.id[..]), producer.codec);
         let durability = Durability::Buffered;
@@ -131,8 +135,8 @@ impl ProducerTransaction<'_> {
         offsets: Vec<(Partition, GroupOffset)>,
     ) -> Result<(), ProducerError> {
         check_offsets(&offsets).map_err(ProducerError::NegativeOffset)?;
+        self.open()?;
         let producer = &*self.producer;
-        self.is_open = true;
         stage_offsets(&producer.shared, &producer.id, producer.identity, group, offsets, true)
     }
 
@@ -154,6 +158,16 @@ impl ProducerTransaction<'_> {
         self.finish(MarkerKind::Abort)
     }
 
+    /// What was given up before and could not be aborted must not come into this transaction.
+    fn open(&mut self) -> Result<(), ProducerError> {
+        if !self.is_open && self.producer.is_unended {
+            self.producer.end(MarkerKind::Abort)?;
+        }
+        self.is_open = true;
+        self.producer.is_unended = true;
+        Ok(())
+    }
+
     fn finish(&mut self, kind: MarkerKind) -> Result<(), ProducerError> {
         if !self.is_open {
             return Ok(());
@@ -166,7 +180,8 @@ impl ProducerTransaction<'_> {
 
 impl Drop for ProducerTransaction<'_> {
     fn drop(&mut self) {
-        // Nobody is left to tell of an error: the next producer of the id, or the timeout, aborts.
+        // Nobody is left to tell of an error: the next transaction, the next producer of the id, or
+        // the timeout aborts.
         let _ = self.finish(MarkerKind::Abort);
     }
 }
