@@ -63,7 +63,7 @@ impl Rate {
     /// So many bytes a second, of which those of a burst can be spent at once.
     #[must_use]
     pub fn new(bytes_per_second: u64, burst: Duration) -> Self {
-        let bytes = earned(bytes_per_second, burst);
+        let bytes = most(bytes_per_second, burst);
         let state = Mutex::new(Balance { bytes, filled_at: Duration::ZERO });
         Self { bytes_per_second, burst, state }
     }
@@ -90,7 +90,7 @@ impl Rate {
     fn fill(&self, now: Duration) -> i128 {
         let state = &mut *self.state.lock();
         let passed = now.saturating_sub(state.filled_at);
-        let most = earned(self.bytes_per_second, self.burst);
+        let most = most(self.bytes_per_second, self.burst);
         let earned = earned(self.bytes_per_second, passed);
         if earned > 0 {
             // Else the time goes on to count: looking often loses nothing.
@@ -99,6 +99,11 @@ impl Rate {
         }
         state.bytes
     }
+}
+
+/// What may wait to be spent: a byte at least, or nothing could ever be.
+fn most(bytes_per_second: u64, burst: Duration) -> i128 {
+    earned(bytes_per_second, burst).max(1)
 }
 
 fn earned(bytes_per_second: u64, time: Duration) -> i128 {
@@ -153,6 +158,20 @@ mod tests {
         assert_eq!((rate.allowance(ms(0)), rate.wait(ms(0))), (0, ms(1001)));
         assert_eq!((rate.allowance(ms(1000)), rate.wait(ms(1000))), (0, ms(1)));
         assert_eq!((rate.allowance(ms(1001)), rate.wait(ms(1001))), (1, ms(0)));
+    }
+
+    #[test]
+    fn the_least_rate_gives_a_byte_in_its_time_however_short_the_burst() {
+        for bytes_per_second in [1, 19, 20] {
+            let rate = Rate::new(bytes_per_second, ms(50));
+            let mut now = ms(0);
+            for _ in 0..3 {
+                assert_eq!((rate.allowance(now), rate.wait(now)), (1, ms(0)), "{bytes_per_second}");
+                rate.spend(1);
+                assert_eq!(rate.allowance(now), 0);
+                now += rate.wait(now);
+            }
+        }
     }
 
     #[test]
