@@ -16,7 +16,7 @@ use crate::commit::{Change, FramePlan, Moment, Outcome, Promise, Verdict};
 use crate::error::StorageError;
 use crate::keyspace::{GroupRow, decode_group_key, group_prefix};
 use crate::shared::{
-    GroupOffset, NegativeOffset, Shared, TooLong, check_lengths, group_offset_key,
+    GroupOffset, NegativeOffset, Shared, TooLong, check_lengths, group_offset_key, last_of_each,
 };
 use crate::store::Direction;
 use crate::types::{CommitSequence, Durability};
@@ -53,6 +53,7 @@ pub fn commit_group_offsets(
     if offsets.is_empty() {
         return Ok(());
     }
+    let offsets = last_of_each(offsets);
     let committed = shared.commit(|told| {
         let shared = Arc::clone(shared);
         Box::new(CommitOffsets { shared, group: group.to_owned(), offsets, told, gone: None })

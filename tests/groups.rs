@@ -4,6 +4,9 @@
 mod common;
 
 use common::TestEngine;
+use common::transactions::INIT;
+use tidelog::producer::transaction::EndProtocol;
+use tidelog::record::MarkerKind;
 use tidelog::{
     Clock, Engine, FetchError, FetchOptions, GroupError, GroupOffset, Partition, TooLong,
     TopicConfig,
@@ -210,4 +213,29 @@ fn an_offset_behind_the_end_is_kept_and_a_fetch_there_is_out_of_range() {
     assert_eq!(engine.group_offset("g", partition).unwrap().unwrap().offset, 50);
     let fetched = engine.fetch(partition, 50, FetchOptions::new()).unwrap_err();
     assert!(matches!(fetched, FetchError::OffsetOutOfRange { .. }), "{fetched}");
+}
+
+#[test]
+fn a_partition_many_times_in_a_request_costs_what_it_costs_once() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let partition = partitions(&engine, "t").remove(0);
+    let producer = engine.init_producer("p", INIT).unwrap();
+    let group = "g".repeat(32_767);
+    let written = || engine.metrics().log_bytes;
+    let many = || (0..1000).map(|at| (partition.clone(), offset(at, ""))).collect::<Vec<_>>();
+    let limit = 4 * group.len() as u64;
+    let before = written();
+    engine.commit_group_offsets(&group, many()).unwrap();
+    assert!(written() - before < limit, "commit");
+    let before = written();
+    engine.stage_group_offsets("p", producer, &group, many(), true).unwrap();
+    assert!(written() - before < limit, "stage");
+    engine.end_transaction("p", producer, MarkerKind::Commit, EndProtocol::KeepsEpoch).unwrap();
+    assert_eq!(engine.group_offset(&group, &partition).unwrap(), Some(offset(999, "")));
+    let before = written();
+    let repeated = vec![partition.clone(); 1000];
+    assert_eq!(engine.remove_group_offsets(&group, repeated).unwrap(), 1);
+    assert!(written() - before < limit, "remove");
+    assert_eq!(engine.group_offset(&group, &partition).unwrap(), None);
 }

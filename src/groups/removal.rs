@@ -3,7 +3,7 @@
 //! A removal is alone in its commit group, so it sees every offset that was committed before it
 //! and none behind it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -93,7 +93,8 @@ impl RemoveOffsets {
         let store = &self.shared.pipeline.store;
         let mut count = 0;
         if let Which::Of(partitions) = &self.which {
-            for partition in partitions {
+            let mut seen = HashSet::new();
+            for partition in partitions.iter().filter(|one| seen.insert(one.cell().id())) {
                 let key = group_offset_key(&self.group, partition);
                 if store.get(Family::Groups, &key)?.is_some() {
                     batch.delete(Family::Groups, &key);

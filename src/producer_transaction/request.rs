@@ -9,7 +9,7 @@ use crate::producer::transaction::{
     self, EndProtocol, InitRequest, ProducerTransactionError, check_transactional_id,
 };
 use crate::record::MarkerKind;
-use crate::shared::{GroupOffset, Shared, check_lengths, staged_place};
+use crate::shared::{GroupOffset, Shared, check_lengths, last_of_each, staged_place};
 use crate::types::{PartitionId, ProducerId, ProducerIdentity};
 
 /// How a producer asks for a transactional id.
@@ -170,7 +170,7 @@ pub fn stage_offsets(
             transaction::stage_offsets(row, producer, &named, may_add_group, now).map(Decision::of)
         }),
         partitions: Vec::new(),
-        staged: Some((group.to_owned(), offsets)),
+        staged: Some((group.to_owned(), last_of_each(offsets))),
         is_sync: false,
     };
     carry_out(shared, request).map(drop)

@@ -1,5 +1,6 @@
 //! What a consumer group commits of a partition: the value that callers give and get, and its limits.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::transactions::StagedPlace;
@@ -92,6 +93,16 @@ pub fn check_lengths(group: &str, offsets: &[(Partition, GroupOffset)]) -> Resul
         return Err(TooLong::Metadata { length_bytes: longest });
     }
     Ok(())
+}
+
+/// Of one partition twice the last counts, and only that one is kept: the name of the group stands
+/// in the row of each, and a request could have far more of them than there are partitions.
+#[must_use]
+pub fn last_of_each(offsets: Vec<(Partition, GroupOffset)>) -> Vec<(Partition, GroupOffset)> {
+    let offsets = offsets.into_iter();
+    let last: BTreeMap<_, _> =
+        offsets.map(|(partition, offset)| (partition.cell().id(), (partition, offset))).collect();
+    last.into_values().collect()
 }
 
 /// The key of a group and a partition. REQUIRES: the group's length was checked.

@@ -23,7 +23,7 @@ pub use cleaning::{CleanerLag, Cleaning};
 pub use contents::{count_live, live_in, named_among};
 pub use group_offsets::{
     GroupOffset, NegativeOffset, TooLong, check_lengths, check_offsets, group_offset_key,
-    staged_place,
+    last_of_each, staged_place,
 };
 pub use oldest::{Oldest, OldestBatches};
 pub use pins::{Pin, Pins};
