@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use bytes::Bytes;
 use common::client::{Client, name, produce};
 use common::{TestBroker, config};
@@ -15,8 +17,9 @@ use kafka_protocol::messages::txn_offset_commit_request::{
 };
 use kafka_protocol::messages::*;
 use kafka_protocol::protocol::StrBytes;
-use tidelog::Record;
-use tidelog::record::BatchBuilder;
+use tidelog::producer::transaction::EndProtocol;
+use tidelog::record::{BatchBuilder, MarkerKind};
+use tidelog::{GroupOffset, InitProducer, Partition, Record};
 use tidelog_broker::profile::{Profile, Rules};
 
 /// The first and the second protocol: the version of Produce, and that of EndTxn.
@@ -286,4 +289,48 @@ fn the_event_broker_closes_the_connection_of_who_wants_a_producer_id() {
     let mut client = broker.client();
     client.send(4, &InitProducerIdRequest::default().with_transaction_timeout_ms(1));
     assert!(client.is_closed());
+}
+
+/// All that a group has committed and no open transaction may change, as KIP-447 asks for it.
+fn stable_offsets(client: &mut Client, group: &str) -> Vec<i64> {
+    let request = OffsetFetchRequest::default()
+        .with_group_id(GroupId(string(group)))
+        .with_topics(None)
+        .with_require_stable(true);
+    let answer = client.ask(7, &request);
+    let partitions = answer.topics.iter().flat_map(|topic| &topic.partitions);
+    partitions.filter(|found| found.error_code == 0).map(|found| found.committed_offset).collect()
+}
+
+#[test]
+fn all_stable_offsets_are_never_those_from_before_a_transaction_that_was_open() {
+    let broker = TestBroker::new();
+    broker.topic("orders", 100);
+    let engine = &broker.engine;
+    let partitions = engine.topic("orders").unwrap().partitions();
+    let all = |offset| -> Vec<(Partition, GroupOffset)> {
+        let committed = GroupOffset { offset, leader_epoch: -1, metadata: String::new() };
+        partitions.iter().map(|one| (one.clone(), committed.clone())).collect()
+    };
+    engine.commit_group_offsets("readers", all(0)).unwrap();
+    let init = InitProducer { timeout_ms: 60_000, expected: None };
+    let producer = engine.init_producer("pay", init).unwrap();
+    let staged = AtomicI64::new(0);
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            for offset in 1..=1500 {
+                engine.stage_group_offsets("pay", producer, "readers", all(offset), true).unwrap();
+                staged.store(offset, Ordering::SeqCst);
+                let (kind, protocol) = (MarkerKind::Commit, EndProtocol::KeepsEpoch);
+                engine.end_transaction("pay", producer, kind, protocol).unwrap();
+            }
+        });
+        let mut client = broker.client();
+        while !writing.is_finished() {
+            let least = staged.load(Ordering::SeqCst);
+            let stable = stable_offsets(&mut client, "readers");
+            assert!(stable.iter().all(|found| *found >= least), "{least} {stable:?}");
+        }
+    });
+    assert_eq!(stable_offsets(&mut broker.client(), "readers"), [1500; 100]);
 }
