@@ -11,7 +11,11 @@ use common::{TestBroker, config};
 use kafka_protocol::messages::add_partitions_to_txn_request::{
     AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,
 };
+use kafka_protocol::messages::describe_producers_request::TopicRequest;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use kafka_protocol::messages::offset_fetch_request::{
+    OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
+};
 use kafka_protocol::messages::txn_offset_commit_request::{
     TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
 };
@@ -333,4 +337,40 @@ fn all_stable_offsets_are_never_those_from_before_a_transaction_that_was_open() 
         }
     });
     assert_eq!(stable_offsets(&mut broker.client(), "readers"), [1500; 100]);
+}
+
+#[test]
+fn what_is_asked_for_many_times_in_a_request_is_answered_once() {
+    let broker = TestBroker::new();
+    broker.topic("orders", 1);
+    let mut client = broker.client();
+    let holder = begin(&mut client, "pay");
+    assert_eq!(send(&mut client, 12, "pay", "orders", &[(0, batch(holder, 0, "a"))]), [0]);
+    let topic =
+        TopicRequest::default().with_name(name("orders")).with_partition_indexes(vec![0; 100]);
+    let request = DescribeProducersRequest::default().with_topics(vec![topic; 3]);
+    let answer = client.ask(0, &request);
+    let counts: Vec<_> = answer.topics.iter().map(|topic| topic.partitions.len()).collect();
+    assert_eq!(counts, [1, 0, 0]);
+    let request = DescribeTransactionsRequest::default().with_transactional_ids(vec![id("pay"); 9]);
+    assert_eq!(client.ask(0, &request).transaction_states.len(), 1);
+
+    let topic = OffsetFetchRequestTopic::default()
+        .with_name(name("orders"))
+        .with_partition_indexes(vec![0; 100]);
+    let request = OffsetFetchRequest::default()
+        .with_group_id(GroupId(string("readers")))
+        .with_topics(Some(vec![topic; 3]));
+    let answer = client.ask(7, &request);
+    let counts: Vec<_> = answer.topics.iter().map(|topic| topic.partitions.len()).collect();
+    assert_eq!(counts, [1, 0, 0]);
+    let topic = OffsetFetchRequestTopics::default()
+        .with_name(name("orders"))
+        .with_partition_indexes(vec![0; 100]);
+    let group = OffsetFetchRequestGroup::default()
+        .with_group_id(GroupId(string("readers")))
+        .with_topics(Some(vec![topic]));
+    let answer = client.ask(8, &OffsetFetchRequest::default().with_groups(vec![group; 9]));
+    assert_eq!(answer.groups.len(), 1);
+    assert_eq!(answer.groups[0].topics[0].partitions.len(), 1);
 }

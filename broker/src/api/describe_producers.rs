@@ -1,4 +1,7 @@
-//! DescribeProducers, version 0: what partitions know of producers.
+//! DescribeProducers, version 0: what partitions know of producers. A partition that is asked for
+//! twice is answered once: it may know very many.
+
+use std::collections::HashSet;
 
 use kafka_protocol::messages::describe_producers_response::{
     PartitionResponse, ProducerState, TopicResponse,
@@ -17,8 +20,11 @@ pub(super) fn answer(
     session: &Session,
     request: &DescribeProducersRequest,
 ) -> DescribeProducersResponse {
+    let mut seen = HashSet::new();
     let topics = request.topics.iter().map(|topic| {
-        let partitions = topic.partition_indexes.iter().map(|&index| {
+        let asked = topic.partition_indexes.iter();
+        let asked = asked.filter(|index| seen.insert((&topic.name, **index)));
+        let partitions = asked.map(|&index| {
             let answer = PartitionResponse::default().with_partition_index(index);
             match producers(context, session, &topic.name, index) {
                 Ok(producers) => answer.with_active_producers(producers),

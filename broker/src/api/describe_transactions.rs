@@ -1,6 +1,7 @@
-//! DescribeTransactions, version 0: where transactional ids stand.
+//! DescribeTransactions, version 0: where transactional ids stand. One that is asked for twice is
+//! answered once: its transaction may have very many partitions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::describe_transactions_response::{TopicData, TransactionState};
@@ -22,7 +23,9 @@ pub(super) fn answer(
     session: &Session,
     request: &DescribeTransactionsRequest,
 ) -> DescribeTransactionsResponse {
-    let states = request.transactional_ids.iter().map(|id| {
+    let mut seen = HashSet::new();
+    let asked = request.transactional_ids.iter().filter(|id| seen.insert(*id));
+    let states = asked.map(|id| {
         let state = state(context, session, id)
             .unwrap_or_else(|fault| TransactionState::default().with_error_code(fault.code));
         state.with_transactional_id(id.clone())

@@ -1,9 +1,9 @@
 //! OffsetFetch, versions 1 to 9: committed offsets of a group, from 8 of several. Null topics are
 //! all that the group has and the user may see; what was never committed is -1, without an error.
 //! Who asks for stable offsets (from 7) is told UNSTABLE_OFFSET_COMMIT where a transaction holds
-//! one.
+//! one. What is asked for twice is answered once: an answer is far longer than its question.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use kafka_protocol::error::ResponseError;
@@ -67,7 +67,9 @@ fn fetch(
             Err(_) => response,
         };
     }
-    let groups = request.groups.iter().map(|group| {
+    let mut seen = HashSet::new();
+    let groups = request.groups.iter().filter(|group| seen.insert(&group.group_id));
+    let groups = groups.map(|group| {
         let asked = group.topics.as_ref().map(|topics| {
             topics.iter().map(|topic| (&topic.name, topic.partition_indexes.as_slice())).collect()
         });
@@ -107,11 +109,12 @@ fn committed(
     let group = wanted.group;
     let Some(asked) = asked else { return all(context, session, wanted) };
     let mut topics = Committed::new();
+    let mut seen = HashSet::new();
     for (name, indices) in asked {
         let allowed = session.access.allows(Action::Describe, name);
         let topic = context.engine.topic(name.as_str());
         let mut partitions = Vec::new();
-        for &index in indices {
+        for &index in indices.iter().filter(|index| seen.insert((name, **index))) {
             let partition = topic.as_ref().and_then(|topic| topic.partition(index).ok());
             let found = match partition {
                 _ if !allowed => Err(Fault::not_allowed()),
