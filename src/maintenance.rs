@@ -130,8 +130,9 @@ fn run_round(
     // A full disk may refuse them, and space be freed all the same.
     let expired = expire(shared);
     let retained = run_retention(shared);
-    clean(shared, driver, step)?;
+    let cleaned = clean(shared, driver, step);
     give_back(shared, step)?;
+    cleaned?;
     step.producers = Some(expired?);
     step.retention = Some(retained?);
     relocation::begin(shared)?;

@@ -239,3 +239,20 @@ fn ids_are_drawn_while_others_are_given_back_and_none_is_ever_given_twice() {
     test.lose_power(PowerLoss::Nothing);
     assert!(Some(test.open().new_producer_id().unwrap()) > greatest);
 }
+
+#[test]
+fn a_transaction_that_opens_at_any_time_of_the_clock_is_read_back() {
+    for now_ms in [i64::MIN, -2, -1, 0, 1, i64::MAX] {
+        let test = TestEngine::new();
+        let engine = test.open();
+        let partition = one_partition(&engine, "t", &[]);
+        let holder = engine.init_producer("p", INIT).unwrap();
+        test.clock.set_ms(now_ms);
+        let partitions = std::slice::from_ref(&partition);
+        engine.add_partitions_to_transaction("p", holder, partitions).unwrap();
+        drop(engine);
+        test.kill();
+        let held = test.open().describe_transactional_id("p").unwrap();
+        assert_eq!((held.producer, held.partitions.len()), (holder, 1), "now_ms={now_ms}");
+    }
+}

@@ -124,7 +124,9 @@ impl TransactionChange {
             })
         };
         let row = held.as_ref().map(|held| &held.row);
-        let decision = (self.request.decide)(row, moment.append_time, &mut fresh)?;
+        // Times below 0 mean "none" in a row, and a clock may tell them.
+        let now_ms = moment.append_time.max(0);
+        let decision = (self.request.decide)(row, now_ms, &mut fresh)?;
         if is_missing {
             self.unwritten = Some(None);
             return Ok(None);
