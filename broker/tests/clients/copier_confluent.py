@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 group, source, target, name = sys.argv[1:5]
 partitions = int(sys.argv[5])
@@ -21,7 +21,7 @@ QUICK = {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"], "reconnect.backoff.
          "log_level": 0,  # that connections break is meant
          # Else it may drop the only broker while it is down, and with it requests of a transaction, which then hang.
          "metadata.recovery.strategy": "none"}
-told, gathered, began = [], [], [0.0]
+told, gathered, began, member = [], [], [0.0], [None]
 
 
 def say(*words):
@@ -38,12 +38,34 @@ def insist(call, *words):
                 raise
 
 
+def committed(consumer, partitions):
+    """Where the group is, once no transaction holds an offset of it."""
+    while True:
+        try:
+            found = consumer.committed(partitions, PATIENCE_S)
+        except KafkaException as error:
+            if error.args[0].code() not in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+                raise
+            continue
+        for place in found:
+            if place.error:
+                raise KafkaException(place.error)
+            place.offset = max(place.offset, 0)
+        return found
+
+
+def assigned(consumer, partitions):
+    """Asks itself where to begin: left to it, librdkafka begins with the first record, in place of what is committed, if
+    a rebalance meets an offset that a transaction holds."""
+    consumer.assign(committed(consumer, partitions))
+    # Asked for when it is thrown out already, this would be nobody's, and what it commits would not be refused.
+    member[0] = consumer.consumer_group_metadata()
+    say("assigned")
+
+
 def rewind(consumer):
     """Goes back to what the group has committed."""
-    for place in insist(lambda: consumer.committed(consumer.assignment(), PATIENCE_S)):
-        if place.error:
-            raise KafkaException(place.error)
-        place.offset = max(place.offset, 0)
+    for place in committed(consumer, consumer.assignment()):
         consumer.seek(place)
 
 
@@ -60,7 +82,7 @@ def gather(consumer):
             patience = 0.002
 
 
-def copy(consumer, producer, records):
+def copy(producer, records):
     """Whether the transaction is committed."""
     producer.begin_transaction()
     began[0] = time.monotonic()
@@ -69,7 +91,7 @@ def copy(consumer, producer, records):
         producer.produce(target, value=record.value(), partition=(record.partition() + 1) % partitions)
         ends[record.partition()] = record.offset() + 1
     offsets = [TopicPartition(source, partition, end) for partition, end in ends.items()]
-    insist(producer.send_offsets_to_transaction, offsets, consumer.consumer_group_metadata(), PATIENCE_S)
+    insist(producer.send_offsets_to_transaction, offsets, member[0], PATIENCE_S)
     if random.random() < 0.1:
         producer.flush(PATIENCE_S)
         return False
@@ -82,12 +104,12 @@ def step(consumer, producer):
     if not gathered:
         return
     try:
-        committed = copy(consumer, producer, gathered)
+        done = copy(producer, gathered)
     except KafkaException as error:
         if not error.args[0].txn_requires_abort():
             raise
-        committed = False
-    if committed:
+        done = False
+    if done:
         say("copied", len(gathered))
         return
     insist(producer.abort_transaction, PATIENCE_S)
@@ -103,7 +125,7 @@ def main():
     consumer = Consumer(QUICK | {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False,
                                  "isolation.level": "read_committed", "session.timeout.ms": 3000,
                                  "heartbeat.interval.ms": 300, "fetch.wait.max.ms": 50})
-    consumer.subscribe([source], on_assign=lambda *_: say("assigned"), on_revoke=lambda *_: gathered.clear(),
+    consumer.subscribe([source], on_assign=assigned, on_revoke=lambda *_: gathered.clear(),
                        on_lost=lambda *_: gathered.clear())
     while not told:
         step(consumer, producer)
