@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 group, topic, protocol, instance = sys.argv[1:]
 config = {
@@ -39,6 +39,15 @@ def on_revoke(_, partitions):
     say("revoked", *sorted(mine))
 
 
+def again(message):
+    """Who keeps the partition reads on behind the record, so it goes back to it."""
+    if message.partition() in mine:
+        try:
+            consumer.seek(TopicPartition(topic, message.partition(), message.offset()))
+        except KafkaException:
+            pass  # It has just lost it.
+
+
 signal.signal(signal.SIGTERM, lambda *_: told.append(True))
 consumer = Consumer(config)
 consumer.subscribe([topic], on_assign=on_assign, on_revoke=on_revoke, on_lost=on_revoke)
@@ -51,6 +60,7 @@ while not told:
     except KafkaException:
         # A rebalance, and whoever has the partition next gets the record again; or the answer was lost with its broker.
         say("maybe", message.partition(), message.offset())
+        again(message)
         continue
     say("got", message.partition(), message.offset())
 consumer.close()
