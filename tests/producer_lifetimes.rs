@@ -1,4 +1,5 @@
 //! How long producers live: ids, epochs, timeouts, expiry, and what a restart leaves of them.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 
