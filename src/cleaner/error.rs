@@ -29,6 +29,27 @@ pub enum CleanError {
     },
 }
 
+/// Why a pass ends before it is done.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// It was told to, or its topic is gone or not compacted any more.
+    Told,
+    /// It cannot go on.
+    Failed(CleanError),
+}
+
+impl From<StorageError> for Stop {
+    fn from(error: StorageError) -> Self {
+        Self::Failed(CleanError::Storage(error))
+    }
+}
+
+impl From<CleanError> for Stop {
+    fn from(error: CleanError) -> Self {
+        Self::Failed(error)
+    }
+}
+
 impl From<StorageError> for CleanError {
     fn from(error: StorageError) -> Self {
         Self::Storage(error)

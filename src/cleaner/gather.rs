@@ -3,11 +3,12 @@
 use std::ops::ControlFlow;
 
 use super::dirty::{BYTES_PER_BATCH, DirtyBatches};
+use super::error::Stop;
 use super::hash::{Hash, HashKey};
 use super::key_map::{BYTES_PER_KEY, KeyMap, Put};
-use super::pass::{Reader, Stop, damaged};
 use super::plan::CleanerPlan;
 use super::producers::is_aborted;
+use super::reader::{LOCATE_BYTES, Reader, damaged};
 use crate::producer::AbortedSet;
 use crate::record::{RecordError, UnpackedBatch};
 use crate::shared::Located;
@@ -45,7 +46,7 @@ pub(super) fn gather(reader: &mut Reader<'_>, plan: &CleanerPlan) -> Result<Gath
     let mut group = Group::default();
     let mut next = plan.first_dirty;
     while next < plan.uncleanable {
-        let (_pin, chunk) = reader.locate(next, plan.uncleanable)?;
+        let (_pin, chunk) = reader.locate(next, plan.uncleanable, LOCATE_BYTES)?;
         let Some(last) = chunk.last() else { break };
         next = last.last_offset + 1;
         let aborted = reader.aborted_in(&chunk)?;

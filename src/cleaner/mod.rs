@@ -29,11 +29,13 @@ mod gather;
 mod hash;
 #[cfg(any(test, feature = "test-util"))]
 mod hooks;
+mod judge;
 mod key_map;
 mod pass;
 mod pause;
 mod plan;
 mod producers;
+mod reader;
 mod round;
 mod rules;
 

@@ -8,163 +8,28 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::change::{CleanChange, Finish, Item, Replacement, Told};
+use super::change::{CleanChange, Finish, Item, Told};
 use super::dirty::Known;
-use super::error::CleanError;
-use super::filter::{FilterError, Filtered, filter};
+use super::error::{CleanError, Stop};
+use super::filter::filter;
 use super::gather::{Gathered, gather};
+use super::judge::Judge;
 use super::plan::CleanerPlan;
 use super::producers::{LastBatches, Roles};
+use super::reader::{LOCATE_BYTES, Reader, attributes, damaged, run_of};
 use super::rules::{Newer, Retention};
 use super::{CleanerPass, Pace};
 use crate::catalog::Partition;
-use crate::error::{Corruption, Place, StorageError};
 use crate::producer::AbortedSet;
-use crate::record::{Attributes, BatchView, RecordError, UnpackedBatch, emptied};
-use crate::shared::{Located, Pin, Shared, aborted_transactions, locate, read_spans_into};
+use crate::record::{RecordError, UnpackedBatch};
+use crate::shared::{Located, Shared};
 use crate::types::{Offset, TimestampMs};
-
-/// Bytes that are read at a time, unless a batch is larger.
-const READ_BYTES: u64 = 256 << 10;
-
-/// Bytes of index entries' batches that are looked at a time.
-const LOCATE_BYTES: u64 = 4 << 20;
 
 /// Bytes of batches in one commit of a pass, unless one is larger: appends wait behind it.
 const COMMIT_BYTES: usize = 512 << 10;
 
 /// Batches in one commit of a pass.
 const COMMIT_ITEMS: usize = 1024;
-
-/// Why a pass ends before it is done.
-#[derive(Debug)]
-pub(super) enum Stop {
-    /// It was told to, or its topic is gone or not compacted any more.
-    Told,
-    /// It cannot go on.
-    Failed(CleanError),
-}
-
-impl From<StorageError> for Stop {
-    fn from(error: StorageError) -> Self {
-        Self::Failed(CleanError::Storage(error))
-    }
-}
-
-impl From<CleanError> for Stop {
-    fn from(error: CleanError) -> Self {
-        Self::Failed(error)
-    }
-}
-
-/// What is done with each batch that was read and checked.
-pub(super) type Look<'l> =
-    dyn FnMut(&Located, &UnpackedBatch<'_>) -> Result<ControlFlow<()>, CleanError> + 'l;
-
-/// Reads a partition for the cleaner, at the pace that it is given.
-pub(super) struct Reader<'a> {
-    pub shared: &'a Shared,
-    pub partition: &'a Partition,
-    pub pace: &'a mut Pace<'a>,
-    pub read_bytes: u64,
-    buffer: Vec<u8>,
-}
-
-impl<'a> Reader<'a> {
-    fn new(shared: &'a Shared, partition: &'a Partition, pace: &'a mut Pace<'a>) -> Self {
-        Self { shared, partition, pace, read_bytes: 0, buffer: Vec::new() }
-    }
-
-    /// Asks whether the pass may go on, after so many bytes.
-    fn keep_pace(&mut self, bytes: u64) -> Result<(), Stop> {
-        if self.shared.cleaning.is_paused() || self.shared.check_open().is_err() {
-            return Err(Stop::Told);
-        }
-        match (self.pace)(bytes) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(Stop::Told),
-        }
-    }
-
-    /// The next batches below an offset, with a pin: they can be read while it is held. A pass may
-    /// take long, and holds up the freeing of segments only for as long as it reads them.
-    pub(super) fn locate(
-        &self,
-        from: Offset,
-        bound: Offset,
-    ) -> Result<(Pin, Vec<Located>), StorageError> {
-        let pin = self.shared.pin();
-        let store = &*self.shared.pipeline.store;
-        let id = self.partition.cell().id();
-        Ok((pin, locate(store, id, from, bound, (LOCATE_BYTES, true))?))
-    }
-
-    /// The aborted transactions of which any of these batches may be.
-    pub(super) fn aborted_in(&self, batches: &[Located]) -> Result<AbortedSet, StorageError> {
-        let (Some(first), Some(last)) = (batches.first(), batches.last()) else {
-            return Ok(AbortedSet::default());
-        };
-        if !batches.iter().any(|located| attributes(located).is_transactional()) {
-            return Ok(AbortedSet::default());
-        }
-        let store = &*self.shared.pipeline.store;
-        let id = self.partition.cell().id();
-        let (from, end) = (first.entry.base_offset, last.last_offset + 1);
-        Ok(aborted_transactions(store, id, from, end)?.iter().collect())
-    }
-
-    /// Reads these batches, checks each and shows it, until it is told to end.
-    pub(super) fn read(
-        &mut self,
-        batches: &[Located],
-        look: &mut Look<'_>,
-    ) -> Result<ControlFlow<()>, Stop> {
-        let id = self.partition.cell().id();
-        let mut rest = batches;
-        while !rest.is_empty() {
-            let run = run_of(rest);
-            let pipeline = &self.shared.pipeline;
-            let places = read_spans_into(pipeline, id, &rest[..run], &mut self.buffer)?;
-            let mut bytes = 0;
-            for (located, place) in rest[..run].iter().zip(places) {
-                bytes += place.len() as u64;
-                let damaged = |_| damaged(self.partition, located);
-                let view = BatchView::parse(&self.buffer[place]).map_err(damaged)?;
-                view.verify_crc().map_err(damaged)?;
-                let batch = view.unpack().map_err(damaged)?;
-                if look(located, &batch)?.is_break() {
-                    return Ok(ControlFlow::Break(()));
-                }
-            }
-            rest = &rest[run..];
-            self.read_bytes += bytes;
-            self.keep_pace(bytes)?;
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-}
-
-fn attributes(located: &Located) -> Attributes {
-    Attributes::from_bits(located.entry.attributes)
-}
-
-/// How many of the batches are read at once; one at least.
-fn run_of(batches: &[Located]) -> usize {
-    let mut bytes = 0;
-    let fits = |located: &&Located| {
-        bytes += u64::from(located.entry.location.length_bytes);
-        bytes <= READ_BYTES
-    };
-    batches.iter().take_while(fits).count().max(1)
-}
-
-/// The damage of a batch whose bytes are not what was written.
-pub(super) fn damaged(partition: &Partition, located: &Located) -> StorageError {
-    let place =
-        Place::Batch { partition: partition.cell().id(), offset: located.entry.base_offset };
-    let what = "its checksum or its records are not right, so it is not cleaned";
-    Corruption { place, what }.into()
-}
 
 /// Runs a pass that is planned.
 pub(super) fn run(
@@ -233,7 +98,7 @@ impl Pass<'_> {
     fn rewrite(&mut self, gathered: &Gathered) -> Result<(), Stop> {
         let (mut next, _) = self.log_start_and_last_stable();
         while next < gathered.end {
-            let (_pin, mut chunk) = self.reader.locate(next, Offset::MAX)?;
+            let (_pin, mut chunk) = self.reader.locate(next, Offset::MAX, LOCATE_BYTES)?;
             chunk.retain(|located| located.entry.base_offset < gathered.end);
             let Some(last) = chunk.last() else { break };
             next = last.last_offset + 1;
@@ -261,7 +126,7 @@ impl Pass<'_> {
     ) -> Result<(), Stop> {
         let mut rest = open;
         while !rest.is_empty() {
-            let (run, behind) = rest.split_at(run_of(rest));
+            let (run, behind) = rest.split_at(run_of(rest.iter()));
             for item in self.filter_run(run, gathered, aborted)? {
                 self.push_gone(gone, item.expected.last_offset)?;
                 self.push(item)?;
@@ -312,47 +177,26 @@ impl Pass<'_> {
         gathered: &Gathered,
         aborted: &AbortedSet,
     ) -> Result<Vec<Item>, Stop> {
-        let retention = Retention { end: gathered.end, now: self.now, horizon: self.horizon };
         let (_, last_stable) = self.log_start_and_last_stable();
         let partition = self.reader.partition;
-        let mut items = Vec::new();
-        let (next_horizon, last_batches) = (&mut self.next_horizon, &self.last_batches);
+        let mut judge = Judge {
+            partition,
+            retention: Retention { end: gathered.end, now: self.now, horizon: self.horizon },
+            last_stable,
+            last_batches: &self.last_batches,
+            next_horizon: &mut self.next_horizon,
+        };
         let roles = &mut self.roles;
+        let mut items = Vec::new();
         let look = &mut |located: &Located, batch: &UnpackedBatch<'_>| {
-            let stays =
-                located.last_offset + 1 >= last_stable || last_batches.keeps(batch.header());
             let damaged_by = |_: RecordError| damaged(partition, located);
             let role = roles.of(batch, aborted).map_err(damaged_by)?;
             let newer = match gathered.dirty.superseded(located.last_offset) {
                 Some(superseded) => Newer::Noted(superseded),
                 None => Newer::Looked(&gathered.keys),
             };
-            let filtered = filter(batch, role, &retention, newer).map_err(|error| match error {
-                FilterError::Records(_) => CleanError::Storage(damaged(partition, located)),
-                FilterError::Build(source) => CleanError::Rebuild {
-                    partition: partition.clone(),
-                    offset: located.entry.base_offset,
-                    source,
-                },
-            })?;
-            let (replacement, horizon) = match filtered {
-                Filtered::Unchanged { horizon } => {
-                    *next_horizon = (*next_horizon).min(horizon.unwrap_or(TimestampMs::MAX));
-                    return Ok(ControlFlow::Continue(()));
-                }
-                Filtered::Emptied if !stays => (None, None),
-                // It is empty already, and stays until data follows.
-                Filtered::Emptied if located.entry.record_count == 0 => {
-                    return Ok(ControlFlow::Continue(()));
-                }
-                Filtered::Emptied => (Some(emptied(batch.header())), None),
-                Filtered::Rebuilt { bytes, horizon } => (Some(bytes), horizon),
-            };
-            let replacement = replacement.map(|bytes| {
-                let header = *BatchView::parse(&bytes).expect("it was just built").header();
-                Replacement { header, bytes }
-            });
-            items.push(Item { expected: *located, replacement, horizon });
+            let filtered = filter(batch, role, &judge.retention, newer);
+            items.extend(judge.item(located, batch.header(), filtered)?);
             Ok(ControlFlow::Continue(()))
         };
         match self.reader.read(run, look)? {
