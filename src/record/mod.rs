@@ -40,6 +40,7 @@ mod fault;
 mod framing;
 mod header;
 mod headers;
+mod keys;
 mod raw;
 mod rebuild;
 mod records;
@@ -60,6 +61,7 @@ pub use data::{Header, IntoField, Record};
 pub use fault::{Field, RecordError, RecordFault, StreamFault};
 pub use header::{BatchHeader, HEADER_BYTES, NO_PRODUCER_ID, NO_SEQUENCE, stamp};
 pub use headers::{Headers, HeadersIter};
+pub use keys::{RecordKey, RecordKeys};
 pub use rebuild::{emptied, rebuild};
 pub use records::Records;
 pub use refusal::{

@@ -28,13 +28,18 @@ pub(super) struct RawHeader {
     pub(super) value: Option<Range<usize>>,
 }
 
-/// Reads the record at `at`, headers included, and moves `at` behind it.
-#[inline]
-pub(super) fn take_record(
-    records: &[u8],
-    at: &mut usize,
-    max_length: u32,
-) -> Result<RawRecord, RecordFault> {
+/// What stands in a record before its value.
+struct Head {
+    end: usize,
+    attributes: u8,
+    timestamp_delta: i64,
+    offset_delta: i32,
+    key: Option<Range<usize>>,
+}
+
+/// Reads the record at `at` up to its value, and moves `at` there.
+#[inline(always)]
+fn take_head(records: &[u8], at: &mut usize, max_length: u32) -> Result<Head, RecordFault> {
     let length = varint(records, at, Field::RecordLength)?;
     let length = u32::try_from(length)
         .map_err(|_| RecordFault::Negative { field: Field::RecordLength, value: length })?;
@@ -51,6 +56,39 @@ pub(super) fn take_record(
         .map_err(|fault| RecordFault::of_varint(Field::TimestampDelta, fault))?;
     let offset_delta = varint(record, at, Field::OffsetDelta)?;
     let key = take_nullable(record, at, Field::Key)?;
+    Ok(Head { end, attributes, timestamp_delta, offset_delta, key })
+}
+
+/// The key of one record, and as much more as is known without its value.
+pub(super) struct RawKey {
+    pub(super) offset_delta: i32,
+    pub(super) key: Option<Range<usize>>,
+    pub(super) has_value: bool,
+}
+
+/// Reads the record at `at` as far as the length of its value, and moves `at` behind the record.
+/// What its value and its headers are is not looked at.
+#[inline]
+pub(super) fn take_key(records: &[u8], at: &mut usize) -> Result<RawKey, RecordFault> {
+    let Head { end, offset_delta, key, .. } = take_head(records, at, u32::MAX)?;
+    let value_length = varint(&records[..end], at, Field::Value)?;
+    if value_length < -1 {
+        return Err(RecordFault::Negative { field: Field::Value, value: value_length });
+    }
+    *at = end;
+    Ok(RawKey { offset_delta, key, has_value: value_length >= 0 })
+}
+
+/// Reads the record at `at`, headers included, and moves `at` behind it.
+#[inline]
+pub(super) fn take_record(
+    records: &[u8],
+    at: &mut usize,
+    max_length: u32,
+) -> Result<RawRecord, RecordFault> {
+    let Head { end, attributes, timestamp_delta, offset_delta, key } =
+        take_head(records, at, max_length)?;
+    let record = &records[..end];
     let value = take_nullable(record, at, Field::Value)?;
     let header_count = varint(record, at, Field::HeaderCount)?;
     let headers = *at..end;

@@ -29,8 +29,14 @@ pub fn rebuild(
     let first = kept.first().ok_or(BuildError::Empty)?;
     let is_log_time = header.timestamp_type() == TimestampType::LogAppendTime;
     let base_timestamp = horizon.unwrap_or(first.timestamp);
-    let mut encoded = vec![0; HEADER_BYTES];
-    encoded.reserve(kept.iter().map(|record| record.whole.len() + 9).sum());
+    // A timestamp delta may grow, by nine bytes at most, and the length before it by one.
+    const MOST_GROWTH: usize = 10;
+    let grown = |record: &RecordView<'_>| {
+        let is_same = record.timestamp.wrapping_sub(base_timestamp) == record.timestamp_delta;
+        record.whole.len() + if is_same { 0 } else { MOST_GROWTH }
+    };
+    let mut encoded = Vec::with_capacity(HEADER_BYTES + kept.iter().map(grown).sum::<usize>());
+    encoded.resize(HEADER_BYTES, 0);
     for record in kept {
         put_record(&mut encoded, record, record.timestamp.wrapping_sub(base_timestamp));
     }

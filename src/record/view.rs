@@ -9,6 +9,7 @@ use super::compression::{MAX_DECOMPRESSED_BYTES, decompress};
 use super::fault::RecordError;
 use super::framing::batch_size;
 use super::header::{BatchHeader, CRC_START, HEADER_BYTES};
+use super::keys::RecordKeys;
 use super::raw::{RawRecord, take_record};
 use super::varint::size_i32;
 
@@ -115,6 +116,24 @@ impl UnpackedBatch<'_> {
     #[must_use]
     pub fn header(&self) -> &BatchHeader {
         &self.header
+    }
+
+    /// Bytes of its records, unpacked.
+    #[must_use]
+    pub fn unpacked_bytes(&self) -> usize {
+        self.records.len()
+    }
+
+    /// The keys of the records, in their order.
+    #[must_use]
+    pub fn keys(&self) -> RecordKeys<'_> {
+        RecordKeys {
+            base_offset: self.header.base_offset,
+            records: &self.records,
+            at: 0,
+            index: 0,
+            left: self.header.record_count.unsigned_abs(),
+        }
     }
 
     /// The records, in their order.
