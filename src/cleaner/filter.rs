@@ -4,8 +4,11 @@ use bytes::Bytes;
 
 use super::producers::Role;
 use super::rules::{Newer, Retention, stays};
-use crate::record::{BuildError, RecordError, RecordView, UnpackedBatch, rebuild};
+use crate::record::{BatchHeader, BuildError, RecordError, RecordView, UnpackedBatch, rebuild};
 use crate::types::TimestampMs;
+
+/// Records for which room is made before they are read.
+const MAX_RESERVED_RECORDS: usize = 1024;
 
 /// What becomes of a batch.
 #[derive(Debug, PartialEq)]
@@ -76,28 +79,56 @@ fn filter_data(
     retention: &Retention,
     newer: Newer<'_>,
 ) -> Result<Filtered, FilterError> {
-    let header = batch.header();
+    let records = records_of(batch)?;
+    let has_newer = newer.of(&records);
+    filter_records(batch.header(), &records, &has_newer, retention)
+}
+
+/// Decides about the records of a batch, of each of which it is known whether there is a newer one
+/// of its key.
+pub(super) fn filter_noted(
+    batch: &UnpackedBatch<'_>,
+    retention: &Retention,
+    has_newer: &[bool],
+) -> Result<Filtered, FilterError> {
+    filter_records(batch.header(), &records_of(batch)?, has_newer, retention)
+}
+
+fn records_of<'b>(batch: &'b UnpackedBatch<'_>) -> Result<Vec<RecordView<'b>>, FilterError> {
+    let count = batch.header().record_count().unsigned_abs() as usize;
+    let mut records = Vec::with_capacity(count.min(MAX_RESERVED_RECORDS));
+    for record in batch.records() {
+        records.push(record.map_err(FilterError::Records)?);
+    }
+    Ok(records)
+}
+
+fn filter_records(
+    header: &BatchHeader,
+    records: &[RecordView<'_>],
+    has_newer: &[bool],
+    retention: &Retention,
+) -> Result<Filtered, FilterError> {
     let before = header.delete_horizon_ms();
-    let records: Result<Vec<RecordView<'_>>, RecordError> = batch.records().collect();
-    let mut kept = records.map_err(FilterError::Records)?;
-    let mut has_newer = newer.of(&kept).into_iter();
-    let record_count = kept.len();
-    kept.retain(|record| {
-        let has_newer = has_newer.next().expect("it is told of each record");
-        stays(retention, record, has_newer, before)
-    });
-    let loses_records = kept.len() < record_count;
-    let mut tombstones = kept.iter().filter(|record| record.value.is_none());
-    let has_tombstone = tombstones.clone().next().is_some();
-    let sees_tombstone = tombstones.any(|record| record.offset < retention.end);
-    if kept.is_empty() {
+    let judged = records.iter().zip(has_newer);
+    let stay = judged.filter(|(record, newer)| stays(retention, record, **newer, before));
+    let stay = stay.map(|(record, _)| record);
+    let (mut kept_count, mut has_tombstone, mut sees_tombstone) = (0, false, false);
+    for record in stay.clone() {
+        kept_count += 1;
+        has_tombstone |= record.value.is_none();
+        sees_tombstone |= record.value.is_none() && record.offset < retention.end;
+    }
+    if kept_count == 0 {
         return Ok(Filtered::Emptied);
     }
     let after = if has_tombstone { before.or(Some(retention.horizon)) } else { before };
     let horizon = after.filter(|_| sees_tombstone);
-    if !loses_records && after == before {
+    if kept_count == records.len() && after == before {
         return Ok(Filtered::Unchanged { horizon });
     }
+    let mut kept = Vec::with_capacity(kept_count);
+    kept.extend(stay.copied());
     let bytes = rebuild(header, &kept, after).map_err(FilterError::Build)?;
     Ok(Filtered::Rebuilt { bytes, horizon })
 }

@@ -11,7 +11,7 @@ use super::producers::is_aborted;
 use super::reader::{LOCATE_BYTES, Reader, damaged};
 use crate::producer::AbortedSet;
 use crate::record::{RecordError, UnpackedBatch};
-use crate::shared::Located;
+use crate::shared::{Located, Shared};
 use crate::types::Offset;
 
 /// What the dirty part holds, up to where the map was full.
@@ -29,17 +29,19 @@ fn capacities(memory_bytes: u64) -> (u64, u64) {
     (keys, memory_bytes / 5 / BYTES_PER_BATCH)
 }
 
+/// Whether all keys fit in any case.
+pub(super) fn keys_fit(shared: &Shared, plan: &CleanerPlan) -> bool {
+    plan.cleanable_records <= capacities(shared.config.cleaner_memory_bytes).0
+}
+
 /// Reads the dirty part. It ends before the first record whose key the map has no room for, even
 /// inside a batch; the next pass begins there.
 pub(super) fn gather(reader: &mut Reader<'_>, plan: &CleanerPlan) -> Result<Gathered, Stop> {
     let (shared, partition) = (reader.shared, reader.partition);
     let (key_limit, batch_limit) = capacities(shared.config.cleaner_memory_bytes);
-    let mut random = shared.random.lock();
-    let secret = HashKey([random.next_u64(), random.next_u64()]);
-    drop(random);
     let capacity = key_limit.min(plan.cleanable_records.max(1));
     let mut gathered = Gathered {
-        keys: KeyMap::new(capacity, secret),
+        keys: KeyMap::new(capacity, HashKey::random(shared)),
         dirty: DirtyBatches::new(batch_limit),
         end: plan.first_dirty,
     };
@@ -89,13 +91,13 @@ fn take(
         group.end = last_offset + 1;
         return Ok(Room::Left);
     }
-    for record in batch.records() {
+    for record in batch.keys() {
         let record = record?;
         if record.offset < first_dirty {
             gathered.dirty.look_again_from(last_offset);
             continue;
         }
-        if record.value.is_none() {
+        if !record.has_value {
             gathered.dirty.open(last_offset);
         }
         match record.key {

@@ -5,15 +5,19 @@
 //! 1. **Plan** (`plan`): from the index alone, what is dirty, what of it can be cleaned yet, and
 //!    whether a pass is due: by the dirty ratio, by the greatest lag, or because a tombstone or a
 //!    marker has reached its horizon.
-//! 2. **Gather** (`gather`): read the dirty part once, check every batch, and note the newest
-//!    offset of each key (`key_map`, by a hash of 128 bits, in memory of a fixed size) and what is
-//!    known of each batch (`dirty`), so that most need no second reading. Keys of aborted
-//!    transactions are left out.
-//! 3. **Rewrite** (`pass`): in the order of offsets, each batch from the log start on goes through
-//!    the rules (`filter`, `rules`, `producers`). What loses nothing is not written again; what
-//!    loses some is built again under the same key, offsets unchanged; what loses all goes, but
-//!    for the last batch of the log and of each producer, whose header stays so that a reader gets
-//!    to the end, and that the log alone tells the last sequences.
+//! 2. **Newest first** (`newest_first`), where all dirty records fit the memory for keys and no
+//!    producer transaction nor horizon is among them: each batch of the dirty part is read once,
+//!    from the newest to the oldest, and judged by the keys that were seen before (`key_set`, by a
+//!    hash of 128 bits, in memory of a fixed size).
+//!    **Gather** (`gather`) else: read the dirty part once, check every batch, and note the newest
+//!    offset of each key (`key_map`) and what is known of each batch (`dirty`), so that most need
+//!    no second reading. Keys of aborted transactions are left out.
+//! 3. **Rewrite** (`pass`): in the order of offsets, each batch that was not judged yet, from the
+//!    log start on, goes through the rules (`filter`, `rules`, `producers`, `judge`). What loses
+//!    nothing is not written again; what loses some is built again under the same key, offsets
+//!    unchanged; what loses all goes, but for the last batch of the log and of each producer, whose
+//!    header stays so that a reader gets to the end, and that the log alone tells the last
+//!    sequences.
 //! 4. Each step is an ordinary commit (`change`), which compares what it expects in queue order,
 //!    and may be the last before a crash. The last one moves the first dirty offset, and says when
 //!    the next tombstone or marker may go.
@@ -31,6 +35,9 @@ mod hash;
 mod hooks;
 mod judge;
 mod key_map;
+mod key_set;
+mod learned;
+mod newest_first;
 mod pass;
 mod pause;
 mod plan;

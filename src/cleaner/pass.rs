@@ -1,8 +1,8 @@
 //! One pass over a partition: reads the dirty part, then rewrites, in commits that may each be the last.
 //!
-//! Batches are rewritten in the order of offsets, so at every commit a key's older records went
-//! before its tombstone goes. The first dirty offset moves in the last commit only: a pass that
-//! ended early is done again.
+//! Here batches are rewritten in the order of offsets, so at every commit a key's older records
+//! went before its tombstone goes; what `newest_first` has cleaned before keeps its tombstones. The
+//! first dirty offset moves in the last commit only: a pass that ended early is done again.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -12,12 +12,13 @@ use super::change::{CleanChange, Finish, Item, Told};
 use super::dirty::Known;
 use super::error::{CleanError, Stop};
 use super::filter::filter;
-use super::gather::{Gathered, gather};
+use super::gather::{gather, keys_fit};
 use super::judge::Judge;
-use super::plan::CleanerPlan;
+use super::learned::Learned;
+use super::plan::Survey;
 use super::producers::{LastBatches, Roles};
 use super::reader::{LOCATE_BYTES, Reader, attributes, damaged, run_of};
-use super::rules::{Newer, Retention};
+use super::rules::Retention;
 use super::{CleanerPass, Pace};
 use crate::catalog::Partition;
 use crate::producer::AbortedSet;
@@ -35,7 +36,7 @@ const COMMIT_ITEMS: usize = 1024;
 pub(super) fn run(
     shared: &Shared,
     partition: &Partition,
-    plan: &CleanerPlan,
+    survey: &Survey,
     pace: &mut Pace<'_>,
 ) -> Result<CleanerPass, CleanError> {
     let now = shared.clock.now_ms();
@@ -45,37 +46,46 @@ pub(super) fn run(
         reader: Reader::new(shared, partition, pace),
         now,
         horizon: now.saturating_add(delete_retention_ms),
-        figures: CleanerPass::of(plan),
+        figures: CleanerPass::of(&survey.plan),
         items: Vec::new(),
         item_bytes: 0,
         next_horizon: TimestampMs::MAX,
         last_batches: LastBatches::look_up(shared, partition),
         roles: Roles::default(),
     };
-    match pass.run(plan) {
+    match pass.run(survey) {
         Ok(()) | Err(Stop::Told) => Ok(pass.figures()),
         Err(Stop::Failed(error)) => Err(error),
     }
 }
 
-struct Pass<'a> {
-    reader: Reader<'a>,
-    now: TimestampMs,
-    horizon: TimestampMs,
+/// A pass that runs.
+pub(super) struct Pass<'a> {
+    pub(super) reader: Reader<'a>,
+    pub(super) now: TimestampMs,
+    pub(super) horizon: TimestampMs,
     figures: CleanerPass,
     items: Vec<Item>,
     item_bytes: usize,
-    next_horizon: TimestampMs,
-    last_batches: LastBatches,
+    pub(super) next_horizon: TimestampMs,
+    pub(super) last_batches: LastBatches,
     roles: Roles,
 }
 
 impl Pass<'_> {
-    fn run(&mut self, plan: &CleanerPlan) -> Result<(), Stop> {
-        let gathered = gather(&mut self.reader, plan)?;
-        self.figures.key_count = gathered.keys.key_count();
-        self.rewrite(&gathered)?;
-        let first_dirty = gathered.end;
+    fn run(&mut self, survey: &Survey) -> Result<(), Stop> {
+        let plan = &survey.plan;
+        let learned = if survey.is_plain && keys_fit(self.reader.shared, plan) {
+            let learned = self.clean_newest_first(survey)?;
+            self.rewrite(&learned, plan.first_dirty)?;
+            learned
+        } else {
+            let learned = Learned::Gathered(gather(&mut self.reader, plan)?);
+            self.rewrite(&learned, Offset::MAX)?;
+            learned
+        };
+        self.figures.key_count = learned.key_count();
+        let first_dirty = learned.end();
         let finish = Finish { first_dirty, next_horizon: self.next_horizon };
         self.commit(Some(finish))?;
         self.figures.cleaned_to = first_dirty;
@@ -87,31 +97,32 @@ impl Pass<'_> {
         CleanerPass { read_bytes: self.reader.read_bytes, ..self.figures }
     }
 
-    fn log_start_and_last_stable(&self) -> (Offset, Offset) {
+    pub(super) fn log_start_and_last_stable(&self) -> (Offset, Offset) {
         self.reader.partition.cell().read(|state| {
             let marks = state.watermarks();
             (marks.log_start, marks.last_stable)
         })
     }
 
-    /// Goes through all batches that begin below the end of what was gathered.
-    fn rewrite(&mut self, gathered: &Gathered) -> Result<(), Stop> {
+    /// Goes through all batches that begin below the end of what was learned and end below
+    /// `bound`, in the order of offsets.
+    fn rewrite(&mut self, learned: &Learned, bound: Offset) -> Result<(), Stop> {
         let (mut next, _) = self.log_start_and_last_stable();
-        while next < gathered.end {
-            let (_pin, mut chunk) = self.reader.locate(next, Offset::MAX, LOCATE_BYTES)?;
-            chunk.retain(|located| located.entry.base_offset < gathered.end);
+        while next < learned.end() {
+            let (_pin, mut chunk) = self.reader.locate(next, bound, LOCATE_BYTES)?;
+            chunk.retain(|located| located.entry.base_offset < learned.end());
             let Some(last) = chunk.last() else { break };
             next = last.last_offset + 1;
             let aborted = self.reader.aborted_in(&chunk)?;
             let (mut open, mut gone) = (Vec::new(), VecDeque::new());
             for located in chunk {
-                match self.known(gathered, &located) {
+                match self.known(learned, &located) {
                     Known::Open => open.push(located),
                     Known::Superseded => gone.push_back(located),
                     Known::Whole => {}
                 }
             }
-            self.filter_and_push(&open, &mut gone, gathered, &aborted)?;
+            self.filter_and_push(&open, &mut gone, learned, &aborted)?;
         }
         Ok(())
     }
@@ -121,13 +132,13 @@ impl Pass<'_> {
         &mut self,
         open: &[Located],
         gone: &mut VecDeque<Located>,
-        gathered: &Gathered,
+        learned: &Learned,
         aborted: &AbortedSet,
     ) -> Result<(), Stop> {
         let mut rest = open;
         while !rest.is_empty() {
             let (run, behind) = rest.split_at(run_of(rest.iter()));
-            for item in self.filter_run(run, gathered, aborted)? {
+            for item in self.filter_run(run, learned, aborted)? {
                 self.push_gone(gone, item.expected.last_offset)?;
                 self.push(item)?;
             }
@@ -145,19 +156,19 @@ impl Pass<'_> {
         Ok(())
     }
 
-    fn known(&self, gathered: &Gathered, located: &Located) -> Known {
+    fn known(&self, learned: &Learned, located: &Located) -> Known {
         let entry = &located.entry;
         if attributes(located).is_transactional() {
             // Whether a marker has anything left to end is known by the batches before it.
             return Known::Open;
         }
         let is_clean = located.last_offset < self.figures.from;
-        if is_clean && gathered.keys.key_count() == 0 {
+        if is_clean && learned.key_count() == 0 {
             // Nothing supersedes it; it changes only if it holds a tombstone with a horizon.
             let is_whole = !attributes(located).has_delete_horizon() && entry.record_count > 0;
             return if is_whole { Known::Whole } else { Known::Open };
         }
-        match gathered.dirty.known(located.last_offset, entry.record_count) {
+        match learned.known(located) {
             // A header that stays is made of the batch's own.
             Known::Superseded if self.may_stay_empty(located) => Known::Open,
             known => known,
@@ -174,14 +185,14 @@ impl Pass<'_> {
     fn filter_run(
         &mut self,
         run: &[Located],
-        gathered: &Gathered,
+        learned: &Learned,
         aborted: &AbortedSet,
     ) -> Result<Vec<Item>, Stop> {
         let (_, last_stable) = self.log_start_and_last_stable();
         let partition = self.reader.partition;
         let mut judge = Judge {
             partition,
-            retention: Retention { end: gathered.end, now: self.now, horizon: self.horizon },
+            retention: Retention { end: learned.end(), now: self.now, horizon: self.horizon },
             last_stable,
             last_batches: &self.last_batches,
             next_horizon: &mut self.next_horizon,
@@ -191,10 +202,7 @@ impl Pass<'_> {
         let look = &mut |located: &Located, batch: &UnpackedBatch<'_>| {
             let damaged_by = |_: RecordError| damaged(partition, located);
             let role = roles.of(batch, aborted).map_err(damaged_by)?;
-            let newer = match gathered.dirty.superseded(located.last_offset) {
-                Some(superseded) => Newer::Noted(superseded),
-                None => Newer::Looked(&gathered.keys),
-            };
+            let newer = learned.newer(located);
             let filtered = filter(batch, role, &judge.retention, newer);
             items.extend(judge.item(located, batch.header(), filtered)?);
             Ok(ControlFlow::Continue(()))
@@ -205,7 +213,8 @@ impl Pass<'_> {
         }
     }
 
-    fn push(&mut self, item: Item) -> Result<(), Stop> {
+    /// Changes a batch in this commit or the next.
+    pub(super) fn push(&mut self, item: Item) -> Result<(), Stop> {
         let entry = &item.expected.entry;
         let (new_bytes, kept_records) = item.replacement.as_ref().map_or((0, 0), |new| {
             (new.bytes.len(), u64::from(new.header.record_count().unsigned_abs()))
@@ -225,7 +234,8 @@ impl Pass<'_> {
     fn commit(&mut self, finish: Option<Finish>) -> Result<(), Stop> {
         let bytes = std::mem::take(&mut self.item_bytes) as u64;
         self.reader.keep_pace(bytes)?;
-        let items = std::mem::take(&mut self.items);
+        let mut items = std::mem::take(&mut self.items);
+        items.sort_unstable_by_key(|item| item.expected.last_offset);
         let pipeline = Arc::clone(&self.reader.shared.pipeline);
         let partition = self.reader.partition.clone();
         let told = self

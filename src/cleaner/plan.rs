@@ -3,9 +3,10 @@
 use std::ops::ControlFlow;
 
 use super::error::CleanError;
+use super::reader::{LOCATE_BYTES, attributes};
 use super::rules::{dirty_ratio, is_too_young, overdue_ms};
 use crate::catalog::Partition;
-use crate::shared::{CleanerLag, Shared, visit};
+use crate::shared::{CleanerLag, Located, Shared, visit};
 use crate::types::{Offset, TimestampMs};
 
 /// What there is to clean in a partition.
@@ -32,6 +33,17 @@ pub struct CleanerPlan {
     pub is_due: bool,
 }
 
+/// What one look at the index tells a pass.
+#[derive(Debug)]
+pub(super) struct Survey {
+    pub plan: CleanerPlan,
+    /// Whether no batch that can be cleaned is of a producer transaction or has a horizon.
+    pub is_plain: bool,
+    /// Parts of what is dirty, in the order of offsets: where each begins.
+    pub part_starts: Vec<Offset>,
+    part_bytes: u64,
+}
+
 impl CleanerPlan {
     /// How far cleaning is behind.
     pub(super) fn lag(&self) -> CleanerLag {
@@ -56,6 +68,11 @@ pub(super) fn may_be_due(partition: &Partition, now: TimestampMs) -> bool {
 /// # Errors
 /// [`CleanError`]: the topic is gone, or the index cannot be read.
 pub fn plan(shared: &Shared, partition: &Partition) -> Result<CleanerPlan, CleanError> {
+    Ok(survey(shared, partition)?.plan)
+}
+
+/// Looks what there is to clean, and how it can be.
+pub(super) fn survey(shared: &Shared, partition: &Partition) -> Result<Survey, CleanError> {
     if !shared.catalog.holds(partition.topic()) {
         return Err(CleanError::UnknownPartition { partition: partition.clone() });
     }
@@ -64,42 +81,64 @@ pub fn plan(shared: &Shared, partition: &Partition) -> Result<CleanerPlan, Clean
     let now = shared.clock.now_ms();
     let (row, marks) = partition.cell().read(|state| (state.row().clone(), state.watermarks()));
     let first_dirty = row.first_dirty.max(row.log_start);
-    let mut uncleanable = marks.last_stable.max(first_dirty);
-    let (mut dirty_bytes, mut cleanable_bytes, mut cleanable_records) = (0, 0, 0);
+    let mut dirty_bytes = 0;
     let mut oldest: Option<TimestampMs> = None;
+    let mut survey = Survey::new(first_dirty, marks.last_stable);
     let store = &*shared.pipeline.store;
     let id = partition.cell().id();
     visit(store, id, first_dirty, row.log_end, &mut |located| {
-        let (entry, bytes) = (&located.entry, u64::from(located.entry.location.length_bytes));
-        dirty_bytes += bytes;
+        let entry = &located.entry;
+        dirty_bytes += u64::from(entry.location.length_bytes);
         if entry.max_timestamp > 0 {
             oldest = Some(oldest.map_or(entry.max_timestamp, |old| old.min(entry.max_timestamp)));
         }
-        if located.last_offset < uncleanable {
+        if located.last_offset < survey.plan.uncleanable {
             if is_too_young(entry, settings, now) {
-                uncleanable = entry.base_offset.max(first_dirty);
+                survey.plan.uncleanable = entry.base_offset.max(first_dirty);
             } else {
-                cleanable_bytes += bytes;
-                cleanable_records += u64::from(entry.record_count);
+                survey.add(&located);
             }
         }
         ControlFlow::Continue(())
     })?;
-    let clean_bytes = row.size_bytes.saturating_sub(dirty_bytes);
-    let overdue_ms = overdue_ms(oldest, settings, now);
-    let dirty_ratio = dirty_ratio(clean_bytes, cleanable_bytes);
-    let horizon_reached = row.next_horizon <= now;
-    let is_dirty_enough =
-        cleanable_bytes > 0 && (dirty_ratio > settings.min_cleanable_dirty_ratio || overdue_ms > 0);
-    Ok(CleanerPlan {
-        first_dirty,
-        uncleanable,
-        clean_bytes,
-        cleanable_bytes,
-        cleanable_records,
-        dirty_ratio,
-        overdue_ms,
-        horizon_reached,
-        is_due: settings.cleanup_policy.compact && (is_dirty_enough || horizon_reached),
-    })
+    let plan = &mut survey.plan;
+    plan.clean_bytes = row.size_bytes.saturating_sub(dirty_bytes);
+    plan.overdue_ms = overdue_ms(oldest, settings, now);
+    plan.dirty_ratio = dirty_ratio(plan.clean_bytes, plan.cleanable_bytes);
+    plan.horizon_reached = row.next_horizon <= now;
+    let is_dirty_enough = plan.cleanable_bytes > 0
+        && (plan.dirty_ratio > settings.min_cleanable_dirty_ratio || plan.overdue_ms > 0);
+    plan.is_due = settings.cleanup_policy.compact && (is_dirty_enough || plan.horizon_reached);
+    Ok(survey)
+}
+
+impl Survey {
+    fn new(first_dirty: Offset, last_stable: Offset) -> Self {
+        let plan = CleanerPlan {
+            first_dirty,
+            uncleanable: last_stable.max(first_dirty),
+            clean_bytes: 0,
+            cleanable_bytes: 0,
+            cleanable_records: 0,
+            dirty_ratio: 0.0,
+            overdue_ms: 0,
+            horizon_reached: false,
+            is_due: false,
+        };
+        Self { plan, is_plain: true, part_starts: Vec::new(), part_bytes: 0 }
+    }
+
+    /// Counts the next batch that can be cleaned.
+    fn add(&mut self, located: &Located) {
+        let bytes = u64::from(located.entry.location.length_bytes);
+        self.plan.cleanable_bytes += bytes;
+        self.plan.cleanable_records += u64::from(located.entry.record_count);
+        let attributes = attributes(located);
+        self.is_plain &= !attributes.is_transactional() && !attributes.has_delete_horizon();
+        if self.part_starts.is_empty() || self.part_bytes + bytes > LOCATE_BYTES {
+            self.part_starts.push(located.entry.base_offset.max(self.plan.first_dirty));
+            self.part_bytes = 0;
+        }
+        self.part_bytes += bytes;
+    }
 }

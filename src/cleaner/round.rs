@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::error::CleanError;
-use super::plan::{CleanerPlan, may_be_due, plan};
+use super::plan::{CleanerPlan, may_be_due, plan, survey};
 use super::{CleanerPass, Pace, pass};
 use crate::catalog::Partition;
 use crate::error::StorageError;
@@ -34,13 +34,13 @@ pub fn clean_partition(
     if shared.cleaning.is_paused() {
         return Ok(None);
     }
-    let plan = plan(shared, partition)?;
-    if !plan.is_due {
+    let survey = survey(shared, partition)?;
+    if !survey.plan.is_due {
         shared.cleaning.note(id, None);
         return Ok(None);
     }
     let counters = &shared.pipeline.counters;
-    match pass::run(shared, partition, &plan, pace) {
+    match pass::run(shared, partition, &survey, pace) {
         Ok(done) => {
             shared.cleaning.note(id, None);
             if done.is_finished && done.cleaned_to >= done.uncleanable {

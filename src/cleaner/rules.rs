@@ -6,7 +6,9 @@ use crate::record::RecordView;
 use crate::types::{Offset, TimestampMs};
 
 use super::dirty::Superseded;
+use super::hash::Hash;
 use super::key_map::KeyMap;
+use super::key_set::KeySet;
 
 /// How old a batch is by its records; without timestamps, by when it was appended.
 pub(super) fn time_of(entry: &BatchEntry) -> TimestampMs {
@@ -61,6 +63,8 @@ pub(super) enum Newer<'a> {
     Looked(&'a KeyMap),
     /// In what the first reading noted of the batch.
     Noted(Superseded),
+    /// In the keys of the dirty part, of which every record is newer.
+    Seen(&'a KeySet),
 }
 
 /// Keys that are looked up together.
@@ -75,20 +79,31 @@ impl Newer<'_> {
                 has_newer.extend(records.iter().map(|record| superseded.has(record.offset)));
             }
             Self::Looked(keys) if keys.key_count() == 0 => has_newer.resize(records.len(), false),
+            Self::Seen(keys) if keys.key_count() == 0 => has_newer.resize(records.len(), false),
             Self::Looked(keys) => {
                 for group in records.chunks(GROUP) {
-                    // A record without a key is not kept, whatever this says of it.
-                    let hash = |record: &RecordView<'_>| keys.hash(record.key.unwrap_or_default());
-                    let hashes: Vec<_> = group.iter().map(hash).collect();
+                    let hashes = hashes_of(group, |key| keys.hash(key));
                     keys.bring_near(&hashes);
                     let found = group.iter().zip(&hashes);
                     has_newer
                         .extend(found.map(|(record, hash)| keys.has_newer(*hash, record.offset)));
                 }
             }
+            Self::Seen(keys) => {
+                for group in records.chunks(GROUP) {
+                    let hashes = hashes_of(group, |key| keys.hash(key));
+                    keys.bring_near(&hashes);
+                    has_newer.extend(hashes.iter().map(|hash| keys.holds(*hash)));
+                }
+            }
         }
         has_newer
     }
+}
+
+/// The hashes of the records' keys. A record without a key is not kept, whatever is found of it.
+fn hashes_of(records: &[RecordView<'_>], hash: impl Fn(&[u8]) -> Hash) -> Vec<Hash> {
+    records.iter().map(|record| hash(record.key.unwrap_or_default())).collect()
 }
 
 /// Whether a record stays. `horizon` is that of its batch.

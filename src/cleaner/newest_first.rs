@@ -1,0 +1,178 @@
+//! The dirty part cleaned with one reading, from its newest batch to its oldest: what was seen before supersedes.
+//!
+//! Each batch is read, checked, judged and rebuilt at once. A commit leaves the newest record of
+//! every key where it is, so any may be the last before a crash. Tombstones only get their
+//! horizon here: until the pass is over, older records of their keys may be left.
+
+use std::ops::Range;
+
+use super::change::Item;
+use super::error::{CleanError, Stop};
+use super::filter::filter_noted;
+use super::hash::{Hash, HashKey};
+use super::judge::Judge;
+use super::key_set::{KeySet, NO_KEY, Seen};
+use super::learned::Learned;
+use super::pass::Pass;
+use super::plan::Survey;
+use super::reader::{Reader, damaged, run_of};
+use super::rules::Retention;
+use crate::catalog::Partition;
+use crate::error::StorageError;
+use crate::record::UnpackedBatch;
+use crate::shared::Located;
+use crate::types::Offset;
+
+/// Bytes of unpacked records that are held at a time, unless one batch has more.
+const GROUP_BYTES: usize = 1 << 20;
+
+/// Records whose keys are looked up together, unless one batch has more: what the fastest cache
+/// holds of them.
+const GROUP_RECORDS: u32 = 64;
+
+impl Pass<'_> {
+    /// Cleans all batches that end between the first dirty and the first uncleanable offset. All
+    /// their keys fit the memory, none is of a producer transaction, and none has a horizon yet.
+    pub(super) fn clean_newest_first(&mut self, survey: &Survey) -> Result<Learned, Stop> {
+        let plan = &survey.plan;
+        let secret = HashKey::random(self.reader.shared);
+        let mut keys = KeySet::new(plan.cleanable_records, secret);
+        let mut end = plan.first_dirty;
+        let mut bound = plan.uncleanable;
+        for &start in survey.part_starts.iter().rev() {
+            let (_pin, part) = self.reader.locate(start, bound, u64::MAX)?;
+            bound = start;
+            end = end.max(part.last().map_or(0, |last| last.last_offset + 1));
+            let retention = Retention { end, now: self.now, horizon: self.horizon };
+            let mut rest = &part[..];
+            while !rest.is_empty() {
+                let (before, run) = rest.split_at(rest.len() - run_of(rest.iter().rev()));
+                self.clean_run(run, &mut keys, plan.first_dirty, retention)?;
+                rest = before;
+            }
+        }
+        Ok(Learned::Cleaned { keys, end })
+    }
+
+    fn clean_run(
+        &mut self,
+        run: &[Located],
+        keys: &mut KeySet,
+        first_dirty: Offset,
+        retention: Retention,
+    ) -> Result<(), Stop> {
+        let places = self.reader.fetch(run)?;
+        let (_, last_stable) = self.log_start_and_last_stable();
+        let mut judge = Judge {
+            partition: self.reader.partition,
+            retention,
+            last_stable,
+            last_batches: &self.last_batches,
+            next_horizon: &mut self.next_horizon,
+        };
+        let mut items = Vec::new();
+        let mut rest = run.iter().zip(places).rev();
+        loop {
+            let group = open_group(&self.reader, &mut rest)?;
+            if group.is_empty() {
+                break;
+            }
+            judge_group(&group, keys, first_dirty, &mut judge, &mut items)?;
+        }
+        items.into_iter().try_for_each(|item| self.push(item))
+    }
+}
+
+type Opened<'b> = (&'b Located, UnpackedBatch<'b>);
+
+/// The next batches, checked, as many as may be held at a time.
+fn open_group<'b>(
+    reader: &'b Reader<'_>,
+    rest: &mut impl Iterator<Item = (&'b Located, Range<usize>)>,
+) -> Result<Vec<Opened<'b>>, StorageError> {
+    let (mut group, mut bytes, mut records) = (Vec::new(), 0, 0);
+    while bytes < GROUP_BYTES && records < GROUP_RECORDS {
+        let Some((located, place)) = rest.next() else { break };
+        let batch = reader.open(located, place)?;
+        bytes += batch.unpacked_bytes();
+        records = located.entry.record_count.saturating_add(records);
+        group.push((located, batch));
+    }
+    Ok(group)
+}
+
+/// The keys of one batch in a group.
+struct Keyed {
+    /// Where the group's keys end that are its own.
+    end: usize,
+    /// Whether more than its keys decides: it has tombstones, records without a key, or none.
+    is_open: bool,
+}
+
+/// The hashes and offsets of all records in a group.
+#[derive(Default)]
+struct GroupKeys {
+    hashes: Vec<Hash>,
+    offsets: Vec<Offset>,
+    batches: Vec<Keyed>,
+}
+
+impl GroupKeys {
+    fn read(
+        group: &[Opened<'_>],
+        keys: &KeySet,
+        partition: &Partition,
+    ) -> Result<Self, StorageError> {
+        let mut found = Self::default();
+        for (located, batch) in group {
+            let begin = found.hashes.len();
+            let mut is_open = false;
+            for record in batch.keys() {
+                let record = record.map_err(|_| damaged(partition, located))?;
+                is_open |= !record.has_value || record.key.is_none();
+                found.hashes.push(record.key.map_or(NO_KEY, |key| keys.hash(key)));
+                found.offsets.push(record.offset);
+            }
+            let end = found.hashes.len();
+            found.batches.push(Keyed { end, is_open: is_open || end == begin });
+        }
+        Ok(found)
+    }
+}
+
+/// Judges batches that come newest first, each of its records by the keys of all newer ones.
+fn judge_group(
+    group: &[Opened<'_>],
+    keys: &mut KeySet,
+    first_dirty: Offset,
+    judge: &mut Judge<'_>,
+    items: &mut Vec<Item>,
+) -> Result<(), CleanError> {
+    let GroupKeys { hashes, offsets, batches } = GroupKeys::read(group, keys, judge.partition)?;
+    keys.bring_near(&hashes);
+    let (mut begin, mut has_newer) = (0, Vec::new());
+    for ((located, batch), Keyed { end, is_open }) in group.iter().zip(batches) {
+        has_newer.clear();
+        has_newer.resize(end - begin, false);
+        let mut is_open = is_open;
+        for index in (begin..end).rev().filter(|index| hashes[*index] != NO_KEY) {
+            let is_superseded = match offsets[index] < first_dirty {
+                true => keys.holds(hashes[index]),
+                false => match keys.put(hashes[index]) {
+                    Seen::First => false,
+                    Seen::Before => true,
+                    // There are more records than the index says.
+                    Seen::Full => return Err(damaged(judge.partition, located).into()),
+                },
+            };
+            has_newer[index - begin] = is_superseded;
+            is_open |= is_superseded;
+        }
+        begin = end;
+        if is_open {
+            let filtered = filter_noted(batch, &judge.retention, &has_newer);
+            items.extend(judge.item(located, batch.header(), filtered)?);
+        }
+    }
+    Ok(())
+}

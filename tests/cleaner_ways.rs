@@ -1,0 +1,254 @@
+//! The two ways in which a pass goes through the dirty part leave the same, batch by batch.
+//!
+//! Newest first is taken where all records would fit the memory for keys, so that an engine with
+//! little memory reads twice where another one reads once.
+
+mod common;
+
+use std::ops::ControlFlow;
+
+use common::{
+    NOW_MS, TestEngine, append, append_batch, assert_verified, batch_of, batches_of, one_partition,
+    records_of,
+};
+use tidelog::record::{BatchBuilder, MarkerKind};
+use tidelog::types::ProducerIdentity;
+use tidelog::{CleanerPass, Codec, Durability, Engine, Partition, Record};
+
+const EAGER: [(&str, &str); 3] = [
+    ("cleanup.policy", "compact"),
+    ("min.cleanable.dirty.ratio", "0"),
+    ("delete.retention.ms", "5000"),
+];
+
+/// Keys that occur, and the memory in which they all fit: more records than that are read twice.
+const KEY_COUNT: u64 = 20;
+const MEMORY_BYTES: u64 = (KEY_COUNT + 1) * 40;
+
+/// Numbers that look random, the same for each seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        (self.0 >> 33) % bound
+    }
+}
+
+struct Side {
+    test: TestEngine,
+    engine: Engine,
+    partition: Partition,
+}
+
+impl Side {
+    fn new(memory_bytes: Option<u64>) -> Self {
+        let test = TestEngine::with(|config| match memory_bytes {
+            Some(bytes) => config.cleaner_memory_bytes(bytes),
+            None => config,
+        });
+        let engine = test.open();
+        let partition = one_partition(&engine, "t", &EAGER);
+        Self { test, engine, partition }
+    }
+
+    fn clean(&self) -> Option<CleanerPass> {
+        let pass = self.engine.clean_partition(&self.partition).expect("nothing is damaged");
+        assert_verified(&self.engine);
+        pass
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let batches = batches_of(&self.engine, &self.partition);
+        batches.iter().flat_map(|batch| batch.bytes().to_vec()).collect()
+    }
+}
+
+fn random_batch(random: &mut Random, sequences: &mut [i32; 3]) -> bytes::Bytes {
+    let codec = [Codec::None, Codec::None, Codec::Lz4, Codec::Zstd][random.below(4) as usize];
+    let mut builder = BatchBuilder::new().codec(codec);
+    let record_count = 1 + random.below(40).min(random.below(6));
+    if random.below(4) == 0 {
+        let producer = random.below(3) as usize;
+        builder = builder.producer(1 + producer as i64, 0, sequences[producer]);
+        sequences[producer] += record_count as i32;
+    }
+    for _ in 0..record_count {
+        let key = random.below(KEY_COUNT).to_string();
+        let at = NOW_MS + random.below(1000) as i64;
+        let record = match random.below(4) {
+            0 => Record::tombstone(key),
+            _ => Record::new(key, random.below(1000).to_string()).header("h", "1"),
+        };
+        builder.push(&record.timestamp(at)).expect("the batch is small");
+    }
+    builder.finish().expect("there is a record")
+}
+
+#[test]
+fn newest_first_and_two_readings_leave_the_same_batches() {
+    let (mut read_once, mut read_twice) = (0, 0);
+    for seed in 0..80 {
+        let (mut random, mut sequences) = (Random(seed), [0; 3]);
+        let sides = [Side::new(None), Side::new(Some(MEMORY_BYTES))];
+        for _ in 0..1 + random.below(4) {
+            for _ in 0..1 + random.below(60) {
+                let batch = random_batch(&mut random, &mut sequences);
+                for side in &sides {
+                    append_batch(&side.engine, &side.partition, batch.clone());
+                }
+            }
+            let (advance_ms, deletes) = (random.below(7000), random.below(5) == 0);
+            let log_end = sides[0].engine.watermarks(&sides[0].partition).unwrap().log_end;
+            let before = random.below(log_end as u64) as i64;
+            let passes = sides.each_ref().map(|side| {
+                side.test.clock.advance_ms(advance_ms);
+                if deletes {
+                    side.engine.delete_records(&side.partition, before).unwrap();
+                }
+                side.clean()
+            });
+            assert!(sides[0].bytes() == sides[1].bytes(), "seed {seed}");
+            assert_eq!(passes[0].is_some(), passes[1].is_some());
+            let [Some(once), Some(twice)] = passes else { continue };
+            assert_eq!(once.key_count, twice.key_count, "seed {seed}");
+            assert_eq!(once.cleaned_to, twice.cleaned_to, "seed {seed}");
+            assert_eq!(once.removed_records, twice.removed_records, "seed {seed}");
+            read_once += once.read_bytes;
+            read_twice += twice.read_bytes;
+        }
+    }
+    assert!(read_twice > read_once * 5 / 4, "read {read_twice} and {read_once}");
+}
+
+#[test]
+fn each_dirty_batch_is_read_once_where_its_records_fit_the_memory() {
+    let side = Side::new(None);
+    let mut bytes = 0;
+    for index in 0..100 {
+        let key = |of: u64| Record::new((index % of).to_string(), "v").timestamp(NOW_MS);
+        let batch = batch_of(&[key(7), key(100), Record::tombstone(index.to_string())]);
+        bytes += batch.len() as u64;
+        append_batch(&side.engine, &side.partition, batch);
+    }
+    assert_eq!(side.clean().unwrap().read_bytes, bytes);
+}
+
+#[test]
+fn a_batch_of_a_producer_transaction_is_enough_for_two_readings() {
+    let side = Side::new(None);
+    let (engine, partition) = (&side.engine, &side.partition);
+    let first = batch_of(&[Record::new("a", "1"), Record::new("b", "1")]);
+    let mut bytes = first.len() as u64;
+    append_batch(engine, partition, first);
+    let producer = ProducerIdentity { producer_id: 7, producer_epoch: 0 };
+    let mut builder = BatchBuilder::new().producer(7, 0, 0).transactional();
+    builder.push(&Record::new("a", "2")).unwrap();
+    let batch = builder.finish().unwrap();
+    bytes += batch.len() as u64;
+    engine.pretend_open_transaction("p", producer, partition);
+    let mut append = engine.append_transaction();
+    append.transactional_id("p", false);
+    append.batch(partition, batch).unwrap();
+    append.commit(Durability::Sync).unwrap();
+    engine.write_marker(producer, partition, MarkerKind::Commit).unwrap();
+    let pass = side.clean().unwrap();
+    assert!(pass.read_bytes > bytes, "read {} of {bytes}", pass.read_bytes);
+    assert_eq!(common::offsets_of(engine, partition), [1, 2]);
+}
+
+#[test]
+fn a_pass_that_was_stopped_is_done_again_and_ends_the_same() {
+    let mut ends = Vec::new();
+    // With so little memory for keys the dirty part is read twice.
+    for memory_bytes in [128 << 20, 8 * 40] {
+        for stop_at in 0.. {
+            let side = Side::new(Some(memory_bytes));
+            let (engine, partition) = (&side.engine, &side.partition);
+            // Each value fills a commit of its own.
+            for index in 0..6 {
+                let large = vec![b'v'; 600 << 10];
+                let records =
+                    [Record::new("k", index.to_string()), Record::new(index.to_string(), large)];
+                append(engine, partition, records);
+            }
+            let mut calls = 0;
+            let pass = engine.clean_partition_at(partition, |_| {
+                calls += 1;
+                if calls > stop_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            let pass = pass.unwrap().unwrap();
+            if pass.is_finished {
+                assert!(stop_at > 10, "it was never stopped behind a commit");
+                break;
+            }
+            assert_eq!(pass.cleaned_to, 0, "stopped at {stop_at}");
+            assert_verified(engine);
+            assert!(side.clean().unwrap().is_finished);
+            ends.push(records_of(engine, partition));
+        }
+    }
+    assert_eq!(ends[0].len(), 7);
+    assert!(ends.iter().all(|end| *end == ends[0]));
+}
+
+#[test]
+fn whichever_commit_is_the_last_each_keys_newest_value_is_there() {
+    let mut is_over = false;
+    for stop_at in 0.. {
+        let side = Side::new(None);
+        for index in 0..12 {
+            // Each value fills a commit of its own.
+            let large = vec![b'v'; 600 << 10];
+            let record = match index {
+                1 | 4 => Record::new("gone", large),
+                7 => Record::tombstone("gone"),
+                _ => Record::new(["k", "l"][index % 2], large),
+            };
+            let own = Record::new(format!("own{index}"), "v").timestamp(NOW_MS);
+            append_batch(&side.engine, &side.partition, batch_of(&[record.timestamp(NOW_MS), own]));
+        }
+        let newest = |side: &Side| {
+            let records = records_of(&side.engine, &side.partition);
+            let of =
+                |record: Record| (record.key.unwrap(), (record.offset, record.value.is_some()));
+            records.into_iter().map(of).collect::<std::collections::BTreeMap<_, _>>()
+        };
+        let before = newest(&side);
+        let mut calls = 0;
+        let pass = side.engine.clean_partition_at(&side.partition, |_| {
+            calls += 1;
+            if calls > stop_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        is_over |= pass.unwrap().unwrap().is_finished;
+        side.test.kill();
+        drop(side.engine);
+        let engine = side.test.open();
+        let partition = engine.topic("t").unwrap().partition(0).unwrap();
+        let side = Side { engine, partition, ..side };
+        assert_eq!(newest(&side), before, "stopped at {stop_at}");
+        // Long behind every horizon, older values still go before their tombstone.
+        side.test.clock.advance_ms(60_000);
+        let mut left = newest(&side);
+        for calls in 0.. {
+            let mut count = 0;
+            let pass = side.engine.clean_partition_at(&side.partition, |_| {
+                count += 1;
+                if count > calls { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            left = newest(&side);
+            left.retain(|_, (_, has_value)| *has_value);
+            assert!(left.keys().all(|key| *key != "gone"), "stopped at {stop_at}, {calls}");
+            if pass.unwrap().is_none_or(|pass| pass.is_finished) {
+                break;
+            }
+        }
+        let mut values = before;
+        values.retain(|_, (_, has_value)| *has_value);
+        assert_eq!(left, values, "stopped at {stop_at}");
+        if is_over {
+            break;
+        }
+    }
+    assert!(is_over);
+}
