@@ -37,6 +37,7 @@ impl Pass<'_> {
         let plan = &survey.plan;
         let secret = HashKey::random(self.reader.shared);
         let mut keys = KeySet::new(plan.cleanable_records, secret);
+        let mut group_keys = GroupKeys::default();
         let mut end = plan.first_dirty;
         let mut bound = plan.uncleanable;
         for &start in survey.part_starts.iter().rev() {
@@ -47,7 +48,7 @@ impl Pass<'_> {
             let mut rest = &part[..];
             while !rest.is_empty() {
                 let (before, run) = rest.split_at(rest.len() - run_of(rest.iter().rev()));
-                self.clean_run(run, &mut keys, plan.first_dirty, retention)?;
+                self.clean_run(run, (&mut keys, &mut group_keys), plan.first_dirty, retention)?;
                 rest = before;
             }
         }
@@ -57,7 +58,7 @@ impl Pass<'_> {
     fn clean_run(
         &mut self,
         run: &[Located],
-        keys: &mut KeySet,
+        (keys, group_keys): (&mut KeySet, &mut GroupKeys),
         first_dirty: Offset,
         retention: Retention,
     ) -> Result<(), Stop> {
@@ -77,7 +78,7 @@ impl Pass<'_> {
             if group.is_empty() {
                 break;
             }
-            judge_group(&group, keys, first_dirty, &mut judge, &mut items)?;
+            judge_group(&group, keys, group_keys, first_dirty, &mut judge, &mut items)?;
         }
         items.into_iter().try_for_each(|item| self.push(item))
     }
@@ -109,34 +110,40 @@ struct Keyed {
     is_open: bool,
 }
 
-/// The hashes and offsets of all records in a group.
+/// The hashes and offsets of all records in a group; one group after another is read into it.
 #[derive(Default)]
 struct GroupKeys {
     hashes: Vec<Hash>,
     offsets: Vec<Offset>,
     batches: Vec<Keyed>,
+    has_newer: Vec<bool>,
 }
 
 impl GroupKeys {
     fn read(
+        &mut self,
         group: &[Opened<'_>],
         keys: &KeySet,
         partition: &Partition,
-    ) -> Result<Self, StorageError> {
-        let mut found = Self::default();
+    ) -> Result<(), StorageError> {
+        self.hashes.clear();
+        self.offsets.clear();
+        self.batches.clear();
         for (located, batch) in group {
-            let begin = found.hashes.len();
+            let begin = self.hashes.len();
             let mut is_open = false;
             for record in batch.keys() {
                 let record = record.map_err(|_| damaged(partition, located))?;
                 is_open |= !record.has_value || record.key.is_none();
-                found.hashes.push(record.key.map_or(NO_KEY, |key| keys.hash(key)));
-                found.offsets.push(record.offset);
+                self.hashes.push(record.key.map_or(NO_KEY, |key| keys.hash(key)));
+                self.offsets.push(record.offset);
             }
-            let end = found.hashes.len();
-            found.batches.push(Keyed { end, is_open: is_open || end == begin });
+            let end = self.hashes.len();
+            self.batches.push(Keyed { end, is_open: is_open || end == begin });
         }
-        Ok(found)
+        self.has_newer.clear();
+        self.has_newer.resize(self.hashes.len(), false);
+        Ok(())
     }
 }
 
@@ -144,18 +151,17 @@ impl GroupKeys {
 fn judge_group(
     group: &[Opened<'_>],
     keys: &mut KeySet,
+    group_keys: &mut GroupKeys,
     first_dirty: Offset,
     judge: &mut Judge<'_>,
     items: &mut Vec<Item>,
 ) -> Result<(), CleanError> {
-    let GroupKeys { hashes, offsets, batches } = GroupKeys::read(group, keys, judge.partition)?;
-    keys.bring_near(&hashes);
-    let (mut begin, mut has_newer) = (0, Vec::new());
+    group_keys.read(group, keys, judge.partition)?;
+    let GroupKeys { hashes, offsets, batches, has_newer } = group_keys;
+    keys.bring_near(hashes);
+    let mut begin = 0;
     for ((located, batch), Keyed { end, is_open }) in group.iter().zip(batches) {
-        has_newer.clear();
-        has_newer.resize(end - begin, false);
-        let mut is_open = is_open;
-        for index in (begin..end).rev().filter(|index| hashes[*index] != NO_KEY) {
+        for index in (begin..*end).rev().filter(|index| hashes[*index] != NO_KEY) {
             let is_superseded = match offsets[index] < first_dirty {
                 true => keys.holds(hashes[index]),
                 false => match keys.put(hashes[index]) {
@@ -165,14 +171,14 @@ fn judge_group(
                     Seen::Full => return Err(damaged(judge.partition, located).into()),
                 },
             };
-            has_newer[index - begin] = is_superseded;
-            is_open |= is_superseded;
+            has_newer[index] = is_superseded;
+            *is_open |= is_superseded;
         }
-        begin = end;
-        if is_open {
-            let filtered = filter_noted(batch, &judge.retention, &has_newer);
+        if *is_open {
+            let filtered = filter_noted(batch, &judge.retention, &has_newer[begin..*end]);
             items.extend(judge.item(located, batch.header(), filtered)?);
         }
+        begin = *end;
     }
     Ok(())
 }
