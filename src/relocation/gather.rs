@@ -26,6 +26,7 @@ pub(super) fn survivors(
         return Ok(moves.into());
     }
     let partitions = partitions(shared);
+    let mut lifetimes: HashMap<PartitionId, Lifetime> = HashMap::new();
     let index = shared.snapshot();
     for &id in victims {
         if shared.pipeline.is_ending() {
@@ -42,8 +43,9 @@ pub(super) fn survivors(
         }
         for (partition, located) in held {
             let Some(handle) = partitions.get(&partition) else { continue };
-            let settings = handle.topic().settings();
-            let expires_at = expires_at(settings.effective(), &located.entry);
+            let lifetime = lifetimes.entry(partition);
+            let lifetime = lifetime.or_insert_with(|| Lifetime::of(shared, handle));
+            let expires_at = lifetime.expires_at(&located.entry);
             let (last_offset, entry) = (located.last_offset, located.entry);
             let partition = handle.clone();
             moves.push(Move { partition, last_offset, entry, expires_at });
@@ -55,9 +57,101 @@ pub(super) fn survivors(
     Ok(moves.into())
 }
 
-/// When retention by time will take a batch, as far as that is known now. Size and cleaning give
-/// no time: what they will take counts as staying.
-fn expires_at(settings: &EffectiveSettings, entry: &BatchEntry) -> TimestampMs {
-    let limit = settings.retention_ms.filter(|_| settings.cleanup_policy.delete);
-    limit.map_or(TimestampMs::MAX, |limit| entry.written_at().saturating_add(limit))
+/// How long batches of a partition live, as far as retention decides and it is known now. What the
+/// cleaner will take gives no time, and counts as staying.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Lifetime {
+    /// As `retention.ms` says.
+    by_time_ms: Option<i64>,
+    /// How long it takes to append as much as `retention.bytes`, at the pace at which what is there
+    /// was appended.
+    by_size_ms: Option<i64>,
+}
+
+impl Lifetime {
+    fn of(shared: &Shared, partition: &Partition) -> Self {
+        let settings = partition.topic().settings();
+        let size_bytes = partition.cell().read(|state| state.row().size_bytes);
+        let oldest = shared.oldest.lock().get(&partition.cell().id()).copied();
+        let now = shared.clock.now_ms();
+        let age_ms = oldest.map(|oldest| now.saturating_sub(oldest.written_at));
+        Self::new(settings.effective(), size_bytes, age_ms)
+    }
+
+    /// For a partition of this size whose oldest batch has this age.
+    fn new(settings: &EffectiveSettings, size_bytes: u64, age_ms: Option<i64>) -> Self {
+        if !settings.cleanup_policy.delete {
+            return Self { by_time_ms: None, by_size_ms: None };
+        }
+        let scaled = |(limit, age): (u64, i64)| {
+            let time = u128::from(limit) * u128::from(age.unsigned_abs());
+            i64::try_from(time / u128::from(size_bytes)).unwrap_or(i64::MAX)
+        };
+        let known_age = age_ms.filter(|age| *age > 0 && size_bytes > 0);
+        let by_size_ms = settings.retention_bytes.zip(known_age).map(scaled);
+        Self { by_time_ms: settings.retention_ms, by_size_ms }
+    }
+
+    /// When a batch goes.
+    fn expires_at(&self, entry: &BatchEntry) -> TimestampMs {
+        let by_time = self.by_time_ms.map(|limit| entry.written_at().saturating_add(limit));
+        let by_size = self.by_size_ms.map(|limit| entry.append_time.saturating_add(limit));
+        let earliest = by_time.into_iter().chain(by_size).min();
+        earliest.unwrap_or(TimestampMs::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::TopicConfig;
+    use crate::types::PayloadLocation;
+
+    fn expires_at(
+        settings: &[(&str, &str)],
+        (size_bytes, age_ms): (u64, Option<i64>),
+        append_time: TimestampMs,
+    ) -> TimestampMs {
+        let config = settings
+            .iter()
+            .fold(TopicConfig::new(1), |config, (name, value)| config.set(name, *value).unwrap());
+        let location = PayloadLocation { segment: SegmentId(1), position: 0, length_bytes: 70 };
+        let entry = BatchEntry {
+            base_offset: 0,
+            record_count: 1,
+            crc: 0,
+            attributes: 0,
+            max_timestamp: append_time,
+            append_time,
+            leader_epoch: 0,
+            location,
+        };
+        Lifetime::new(config.settings().effective(), size_bytes, age_ms).expires_at(&entry)
+    }
+
+    #[test]
+    fn a_batch_goes_when_as_much_as_the_limit_is_behind_it_at_the_pace_so_far() {
+        let settings = [("retention.bytes", "1000"), ("retention.ms", "-1")];
+        // Full after a minute: what was appended half a minute ago has another half.
+        assert_eq!(expires_at(&settings, (1000, Some(60_000)), 130_000), 190_000);
+        assert_eq!(expires_at(&settings, (500, Some(60_000)), 130_000), 250_000);
+        assert_eq!(expires_at(&settings, (2000, Some(60_000)), 130_000), 160_000);
+    }
+
+    #[test]
+    fn the_earlier_of_time_and_size_counts_and_what_is_not_known_stays() {
+        let both = [("retention.bytes", "1000"), ("retention.ms", "5000")];
+        assert_eq!(expires_at(&both, (1000, Some(60_000)), 100), 5_100);
+        assert_eq!(expires_at(&both, (1000, Some(4_000)), 100), 4_100);
+        assert_eq!(expires_at(&both, (1000, None), 100), 5_100);
+        assert_eq!(expires_at(&both, (0, Some(4_000)), 100), 5_100);
+        assert_eq!(expires_at(&both, (1000, Some(-1)), 100), 5_100);
+        let size = [("retention.bytes", "1000"), ("retention.ms", "-1")];
+        assert_eq!(expires_at(&size, (1000, None), 100), TimestampMs::MAX);
+        assert_eq!(expires_at(&size, (1, Some(i64::MAX)), 100), TimestampMs::MAX);
+        let none = [("retention.ms", "-1")];
+        assert_eq!(expires_at(&none, (1000, Some(60_000)), 100), TimestampMs::MAX);
+        let compact = [("cleanup.policy", "compact"), ("retention.bytes", "1000")];
+        assert_eq!(expires_at(&compact, (1000, Some(60_000)), 100), TimestampMs::MAX);
+    }
 }
