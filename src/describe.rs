@@ -61,6 +61,11 @@ pub struct LogSpace {
     pub directory: PathBuf,
     /// Bytes of all segments.
     pub size_bytes: u64,
+    /// Freed segments whose files are kept to be written over.
+    pub free_segment_count: u64,
+    /// Bytes of them, and of what an earlier use has left behind the end of the segment that is
+    /// being written.
+    pub free_segment_bytes: u64,
     /// Bytes of all record batches that can be read.
     pub live_bytes: u64,
     /// Bytes that can still be written to the file system.
@@ -76,7 +81,10 @@ pub struct LogSpace {
 pub fn log_space(shared: &Shared) -> Result<LogSpace, StorageError> {
     let log = &shared.pipeline.log;
     let (free_bytes, total_bytes) = log.free_and_total_bytes()?;
+    let free = log.free_segments();
     Ok(LogSpace {
+        free_segment_count: free.count,
+        free_segment_bytes: free.bytes,
         directory: log.directory().to_owned(),
         size_bytes: log.segments().iter().map(|segment| segment.length_bytes).sum(),
         live_bytes: shared.live_bytes(),

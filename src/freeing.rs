@@ -1,8 +1,9 @@
-//! Freeing: removes segments that no index names any more (rules F1, F3, F4).
+//! Freeing: lets segments go that no index names any more (rules F1, F3, F4, F5).
 //!
 //! A segment goes in two steps. It is *doomed* once a complete checkpoint covers it and the index
-//! at that checkpoint names none of its batches, which were looked up one by one. It is removed
-//! once no reader's pin is older than that checkpoint.
+//! at that checkpoint names none of its batches, which were looked up one by one. It is freed once
+//! no reader's pin is older than that checkpoint: its file is removed, or kept for a while to be
+//! written over.
 
 use std::collections::BTreeSet;
 
@@ -71,7 +72,7 @@ pub fn doom(shared: &Shared, cut: &Cut, candidates: &[SegmentId]) -> Result<(), 
     Ok(())
 }
 
-/// Removes the doomed segments that no pin holds, one by one, each durably.
+/// Frees the doomed segments that no pin holds, one by one, each durably.
 ///
 /// # Errors
 /// What the system says, or that the engine has halted.
@@ -91,11 +92,23 @@ pub fn free_doomed(shared: &Shared) -> Result<Freed, StorageError> {
         let Some(id) = next else { return Ok(freed) };
         doomed.remove(&id);
         drop(doomed);
-        let bytes = pipeline.log.remove_segment(id)?;
+        let bytes = pipeline.log.free_segment(id)?;
         pipeline.space.remove(id);
         pipeline.counters.freed_segments.add(1);
         pipeline.counters.freed_bytes.add(bytes);
         freed.segment_count += 1;
         freed.bytes += bytes;
     }
+}
+
+/// Gives back the files that are kept to be written over, where nobody waits for them: nothing was
+/// appended since the last call, or the disk has less free space than its reserve.
+///
+/// # Errors
+/// What the system says, or that the engine has halted.
+pub fn release_free(shared: &Shared) -> Result<(), StorageError> {
+    let pipeline = &shared.pipeline;
+    let appended = pipeline.counters.appended_batches.get();
+    let is_idle = pipeline.space.appended_before.lock().replace(appended) == Some(appended);
+    pipeline.log.release_free(!is_idle)
 }

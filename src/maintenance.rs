@@ -16,7 +16,7 @@ use crate::checkpoint::checkpoint;
 use crate::cleaner::clean_round;
 use crate::commit::Effects;
 use crate::error::StorageError;
-use crate::freeing::{doom, free_doomed, seemingly_dead};
+use crate::freeing::{doom, free_doomed, release_free, seemingly_dead};
 use crate::producer_transaction::{ExpireReport, expire};
 use crate::relocation;
 use crate::retention::{RetentionReport, run_retention};
@@ -37,7 +37,7 @@ pub struct MaintenanceStep {
     pub took_checkpoint: bool,
     /// What retention removed, if its time had come.
     pub retention: Option<RetentionReport>,
-    /// Segments that were removed.
+    /// Segments that were freed.
     pub freed_segments: u64,
     /// Bytes of them.
     pub freed_bytes: u64,
@@ -209,7 +209,7 @@ fn tend(shared: &Arc<Shared>) -> Result<(), StorageError> {
     relocate(shared, Driver::Thread, &mut step)
 }
 
-/// Frees what is dead.
+/// Frees what is dead, and gives back what was kept of it and is not needed.
 fn give_back(shared: &Arc<Shared>, step: &mut MaintenanceStep) -> Result<(), StorageError> {
     check_count(shared);
     let trusts_count = shared.pipeline.broken().breaks(Rule::F1LookUp);
@@ -230,7 +230,7 @@ fn give_back(shared: &Arc<Shared>, step: &mut MaintenanceStep) -> Result<(), Sto
     let freed = free_doomed(shared)?;
     step.freed_segments += freed.segment_count;
     step.freed_bytes += freed.bytes;
-    Ok(())
+    release_free(shared)
 }
 
 /// Has what is alive counted anew where the count and the partitions' own sums have drifted apart:

@@ -170,10 +170,12 @@ pub struct Metrics {
     pub removed_batches: u64,
     /// Bytes of them.
     pub removed_bytes: u64,
-    /// Segments of the commit log that were removed because nothing in them was alive.
+    /// Segments of the commit log that were freed because nothing in them was alive.
     pub freed_segments: u64,
     /// Bytes of them.
     pub freed_bytes: u64,
+    /// Segments that were begun in the file of a freed one.
+    pub reused_segments: u64,
     /// Record batches that were moved out of segments that were mostly dead.
     pub relocated_batches: u64,
     /// Bytes of them.
@@ -220,6 +222,11 @@ pub struct Metrics {
     pub log_size_bytes: u64,
     /// Segments of the commit log.
     pub segment_count: u64,
+    /// Freed segments whose files are kept to be written over.
+    pub free_segment_count: u64,
+    /// Bytes of them, and of what an earlier use has left behind the end of the segment that is
+    /// being written: what the log takes of its disk beside `log_size_bytes`.
+    pub free_segment_bytes: u64,
     /// Bytes of all record batches that can be read.
     pub live_bytes: u64,
     /// Segments of which nothing is alive, and which a pin still holds.

@@ -15,6 +15,8 @@ pub enum Rule {
     W2PayloadTable,
     /// The directory of a new segment is not synced.
     W3DirectorySynced,
+    /// The directory is not synced after a freed segment got the name of a new one.
+    W3RenameSynced,
     /// Recovery appends to the newest segment instead of starting a new one.
     W3NewSegmentAtOpen,
     /// A read does not compare the batch's checksum with the index.
@@ -39,6 +41,9 @@ pub enum Rule {
     S6CloseWithoutFlush,
     /// A bad segment header is always an unfinished creation.
     R3BadHeaderWithFrames,
+    /// The header of a freed segment under the name of a new one is damage, and no unfinished
+    /// creation.
+    R3OldHeader,
     /// Recovery reads what only the page cache holds.
     R4SyncBeforeRead,
     /// The end that a successor's header tells is not heeded.
@@ -65,6 +70,11 @@ pub enum Rule {
     F2CompareEntry,
     /// A segment goes although a reader's pin is older than the checkpoint.
     F3PinsHold,
+    /// A freed segment is written over although a call on it has failed, or although an earlier
+    /// open has written it.
+    F5CleanFile,
+    /// A freed segment is written over although its file has a second name.
+    F5OneLink,
     /// Topic changes are not synced.
     D1TopicsSynced,
     /// Blocks of producer ids are not synced before an id of them is given.

@@ -368,12 +368,10 @@ impl Iterator for Scan {
                 return Some(Err(ScanError::Expired));
             }
             match self.advance(&mut current) {
+                // What an old snapshot names may be gone, or be written over, at any moment.
+                _ if self.snapshot.index.is_expired() => return Some(Err(ScanError::Expired)),
                 Ok(ControlFlow::Continue(())) => self.current = Some(current),
                 Ok(ControlFlow::Break(())) => {}
-                // What an old snapshot names may be gone at any moment.
-                Err(_) if self.snapshot.index.is_expired() => {
-                    return Some(Err(ScanError::Expired));
-                }
                 Err(error) => return Some(Err(ScanError::Storage(error))),
             }
         }

@@ -150,6 +150,7 @@ fn run(calls: u64) -> bool {
         let metrics = engine.metrics();
         assert!(metrics.freed_segments > 5 && metrics.relocated_batches > 5, "{metrics:?}");
         assert!(metrics.cleaner_removed_records > 50, "{metrics:?}");
+        assert!(metrics.reused_segments > 5, "{metrics:?}");
     }
     let loss = match calls % 3 {
         0 => PowerLoss::Nothing,

@@ -371,6 +371,9 @@ impl Inner {
             .and_then(|()| self.shared.queue.exclusively(|| self.shared.pipeline.begin_cut()))
             .and_then(|_| self.shared.pipeline.finish_cut());
         self.stop();
+        if ended.is_ok() {
+            self.shared.pipeline.log.trim();
+        }
         let released = self.shared.release();
         tell_all(&self.shared);
         ended.and(released)

@@ -120,6 +120,12 @@ pub trait File: Send + Sync + fmt::Debug {
     /// What the system says.
     fn length(&self) -> io::Result<u64>;
 
+    /// How many names the file has: more than one where somebody made a hard link to it.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn link_count(&self) -> io::Result<u64>;
+
     /// Asks the system to forget what it caches of the file, so that the next read asks the device.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, IoSlice, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -131,6 +131,10 @@ impl File for SystemFile {
 
     fn length(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
+    }
+
+    fn link_count(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.nlink())
     }
 
     fn drop_cache(&self) -> io::Result<()> {
@@ -270,6 +274,20 @@ mod tests {
         let free_bytes = SystemFiles.free_bytes(&scratch.0).unwrap();
         assert!(free_bytes > 0);
         assert!(SystemFiles.total_bytes(&scratch.0).unwrap() >= free_bytes);
+    }
+
+    #[test]
+    fn a_file_has_as_many_links_as_names() {
+        let scratch = Scratch::new();
+        let (path, other) = (scratch.0.join("file"), scratch.0.join("other"));
+        let file = SystemFiles.create(&path).unwrap();
+        assert_eq!(file.link_count().unwrap(), 1);
+        fs::hard_link(&path, &other).unwrap();
+        assert_eq!(file.link_count().unwrap(), 2);
+        SystemFiles.remove(&path).unwrap();
+        assert_eq!(file.link_count().unwrap(), 1);
+        SystemFiles.remove(&other).unwrap();
+        assert_eq!(file.link_count().unwrap(), 0);
     }
 
     #[test]

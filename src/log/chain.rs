@@ -1,7 +1,7 @@
 //! Which segments make the log (rules R3 to R5): each header names the one that it comes from.
 //!
-//! Files outside of the chain are dead: creations that never finished, and what an earlier
-//! recovery left behind the end of the log.
+//! Files outside of the chain are dead: creations that never finished, of new files or of freed
+//! segments, and what an earlier recovery left behind the end of the log.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -43,7 +43,7 @@ impl ChainSource<'_> {
         for &id in ids.iter().filter(|&&id| id >= first) {
             let segment = Segment::open(self.files, self.directory, id)?;
             self.settle(&segment)?;
-            if let Some(header) = self.header(&segment)? {
+            if let Some(header) = self.header(&segment, first)? {
                 readable.insert(id, (segment, header));
             }
         }
@@ -76,7 +76,11 @@ impl ChainSource<'_> {
     }
 
     /// The header of a segment; `None` for a creation that never finished.
-    fn header(&self, segment: &Segment) -> Result<Option<SegmentHeader>, StorageError> {
+    fn header(
+        &self,
+        segment: &Segment,
+        first: SegmentId,
+    ) -> Result<Option<SegmentHeader>, StorageError> {
         let mut window = Window::new(segment, SEGMENT_HEADER_BYTES)?;
         let block = window.get(0, SEGMENT_HEADER_BYTES as usize)?.unwrap_or_default();
         let of_file = |what| {
@@ -87,11 +91,18 @@ impl ChainSource<'_> {
         let may_have_frames = segment.length()? > SEGMENT_HEADER_BYTES;
         match SegmentHeader::decode(block, self.engine, segment.id) {
             Ok(header) => Ok(Some(header)),
-            Err(HeaderFault::OtherEngine | HeaderFault::OtherSegment) if !may_have_frames => {
+            Err(HeaderFault::OtherEngine | HeaderFault::OtherSegment(_)) if !may_have_frames => {
                 Ok(None)
             }
             Err(HeaderFault::OtherEngine) => of_file("the segment is of another engine"),
-            Err(HeaderFault::OtherSegment) => of_file("the segment has the name of another"),
+            // A freed segment that was to become this one has kept its header. Only one from
+            // before the log's begin can have been freed (F1).
+            Err(HeaderFault::OtherSegment(old))
+                if old < first && !self.broken.breaks(Rule::R3OldHeader) =>
+            {
+                self.refuse_frames(segment).map(|()| None)
+            }
+            Err(HeaderFault::OtherSegment(_)) => of_file("the segment has the name of another"),
             Err(HeaderFault::UnknownVersion(version)) => {
                 Err(StorageError::UnknownFormat { path: segment.path.clone(), version })
             }

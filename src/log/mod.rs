@@ -7,13 +7,17 @@
 //! else may be called by anyone at any time.
 
 mod chain;
+mod create;
+mod directory;
 mod frame;
+mod free;
 #[cfg(any(test, feature = "test-util"))]
 mod fuzz;
 mod reader;
 mod recovery;
 mod replay;
 mod segment;
+mod space;
 mod sync;
 #[cfg(test)]
 mod tests;
@@ -32,6 +36,7 @@ use crate::rules::BrokenRules;
 use crate::types::{AppliedCommit, CommitSequence, EngineId, PayloadLocation};
 
 pub use frame::{FrameLayout, frame_layout};
+pub use free::FreeSegments;
 #[cfg(any(test, feature = "test-util"))]
 pub use fuzz::{fuzz_decode_frame, fuzz_replay_segment, pack_segments};
 pub use reader::{MAX_OPEN_SEGMENTS, SegmentInfo};
@@ -41,6 +46,7 @@ pub use segment::{SEGMENT_FORMAT_VERSION, SEGMENT_HEADER_BYTES};
 pub use writer::{AppendFailure, FramePlace, GroupPlace, NewFrame, Payload};
 
 use frame::FrameSeed;
+use free::FreeFiles;
 use reader::Segments;
 use sync::Progress;
 use writer::Writer;
@@ -57,6 +63,8 @@ pub struct LogOptions {
     pub max_unsynced_bytes: u64,
     /// Free space below which appends are refused (E5); 0 to never look.
     pub reserve_bytes: u64,
+    /// How many freed segments are kept to be written over (F5); 0 to remove them all.
+    pub max_free_segments: u32,
     /// Rules that a test breaks on purpose.
     pub broken: BrokenRules,
 }
@@ -69,6 +77,7 @@ impl Default for LogOptions {
             background_sync_bytes: 16 * MIB,
             max_unsynced_bytes: 64 * MIB,
             reserve_bytes: 0,
+            max_free_segments: 2,
             broken: BrokenRules::NONE,
         }
     }
@@ -85,6 +94,7 @@ pub struct CommitLog {
     writer: Mutex<Writer>,
     progress: Progress,
     segments: Segments,
+    free: FreeFiles,
 }
 
 impl CommitLog {

@@ -4,6 +4,7 @@
 //! the caller to check against the index (rule W4).
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -29,6 +30,8 @@ pub struct SegmentInfo {
 #[derive(Debug)]
 struct Known {
     length_bytes: u64,
+    /// It was written while this log was open, and no call on it has failed (F5).
+    is_clean: bool,
     /// The open file, and when it was last used, in the cache's own count.
     open: Option<(Arc<dyn File>, u64)>,
 }
@@ -56,19 +59,42 @@ impl Segments {
         Self { files, directory, cache: Mutex::default() }
     }
 
-    /// Makes a segment known, or tells its new length.
+    /// Makes a segment known that was found, or tells the new length of one.
     pub(super) fn set_length(&self, id: SegmentId, length_bytes: u64) {
         let mut cache = self.cache.lock();
-        let known = cache.segments.entry(id).or_insert(Known { length_bytes, open: None });
-        known.length_bytes = length_bytes;
+        let found = Known { length_bytes, is_clean: false, open: None };
+        cache.segments.entry(id).or_insert(found).length_bytes = length_bytes;
     }
 
-    /// Drops a segment; tells its length. Who reads it at this moment can go on.
-    pub(super) fn forget(&self, id: SegmentId) -> u64 {
+    /// Makes a segment known that was made just now.
+    pub(super) fn begin(&self, id: SegmentId) {
+        let length_bytes = SEGMENT_HEADER_BYTES;
+        let made = Known { length_bytes, is_clean: true, open: None };
+        self.cache.lock().segments.insert(id, made);
+    }
+
+    /// Notes that a call on a segment's file has failed, or that it holds something else than was
+    /// written: nothing is written there again.
+    pub(super) fn distrust(&self, id: SegmentId) {
+        if let Some(known) = self.cache.lock().segments.get_mut(&id) {
+            known.is_clean = false;
+        }
+    }
+
+    /// Drops a segment; tells its length, and whether nothing is wrong with it. Who reads it at
+    /// this moment can go on. `None` if it is gone.
+    pub(super) fn forget(&self, id: SegmentId) -> Option<(u64, bool)> {
         let mut cache = self.cache.lock();
-        let Some(known) = cache.segments.remove(&id) else { return 0 };
+        let known = cache.segments.remove(&id)?;
         cache.open_count -= usize::from(known.open.is_some());
-        known.length_bytes
+        Some((known.length_bytes, known.is_clean))
+    }
+
+    /// The segment behind this one.
+    pub(super) fn behind(&self, id: SegmentId) -> Option<SegmentId> {
+        let cache = self.cache.lock();
+        let behind = (Bound::Excluded(id), Bound::Unbounded);
+        cache.segments.range(behind).next().map(|(&id, _)| id)
     }
 
     pub(super) fn all(&self) -> Vec<SegmentInfo> {
@@ -96,6 +122,7 @@ impl Segments {
             return Err(damage("the segment does not reach as far as the batch"));
         }
         let found = file.read_at(position, buffer).map_err(|error| {
+            self.distrust(segment);
             StorageError::io("read", &self.directory.join(file_name(segment)), error)
         })?;
         if found < buffer.len() {
@@ -111,12 +138,16 @@ impl Segments {
             Some((Some(file), length_bytes)) => return Ok(Some((file, length_bytes))),
             Some((None, _)) => {}
         }
-        // Opened without the lock, so that a slow disk holds up nobody else.
+        // Opened without the lock, so that a slow disk holds up nobody else. Where the segment is
+        // freed meanwhile it is not known any more, and what was opened is not kept.
         let path = self.directory.join(file_name(id));
         match self.files.open(&path) {
             Ok(file) => Ok(self.cache.lock().keep(id, file)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(StorageError::io("open", &path, error)),
+            Err(error) => {
+                self.distrust(id);
+                Err(StorageError::io("open", &path, error))
+            }
         }
     }
 }

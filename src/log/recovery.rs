@@ -10,13 +10,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::chain::{Chain, ChainSource, Link};
+use super::create::{CreateFailure, Creator};
+use super::directory::{Listed, list, remove};
 use super::frame::{FrameHeader, FrameSeed};
+use super::free::FreeFiles;
 use super::reader::Segments;
 use super::replay::{FrameReader, ReplayedFrame, Window};
-use super::segment::{
-    CreateFailure, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, create_segment, create_unsynced,
-    parse_file_name,
-};
+use super::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader};
 use super::sync::Progress;
 use super::writer::Writer;
 use super::{CommitLog, LogOptions};
@@ -37,7 +37,8 @@ pub struct RecoveredLog {
     pub replayed_count: u64,
     /// Bytes of their frames.
     pub replayed_bytes: u64,
-    /// Bytes behind the end of the log that do not count: what a crash left half written.
+    /// Bytes behind the end of the log that do not count: what a crash left half written. In a file
+    /// that was written over, as far as frames of this use can be seen.
     pub torn_bytes: u64,
 }
 
@@ -74,10 +75,8 @@ impl CommitLog {
     ) -> Result<Self, StorageError> {
         let made = files.create_directory(directory);
         made.map_err(|error| StorageError::io("create", directory, error))?;
-        let mut newest = SegmentId(0);
-        let existing = list_segments(&*files, directory)?;
-        for &id in &existing {
-            newest = newest.max(id);
+        let existing = list(&*files, directory)?;
+        for &id in &existing.segments {
             let segment = Segment::open(&*files, directory, id)?;
             if segment.length()? > SEGMENT_HEADER_BYTES {
                 let place = Place::File { path: segment.path };
@@ -85,22 +84,24 @@ impl CommitLog {
                 return Err(Corruption { place, what }.into());
             }
         }
-        remove_segments(&*files, directory, &existing)?;
+        remove(&*files, directory, &existing.segments, &existing.free)?;
         let header = SegmentHeader {
             engine,
-            id: SegmentId(newest.0 + 1),
+            id: SegmentId(existing.newest().map_or(1, |id| id.0 + 1)),
             epoch: 1,
             previous_crc: 0,
             previous_segment: SegmentId(0),
             previous_end: 0,
             previous_sequence: CommitSequence::NONE,
             synced: CommitSequence::NONE,
+            reused_bytes: 0,
         };
-        let segment = create_segment(&*files, directory, &header, options.broken)
-            .map_err(CreateFailure::into_error)?;
+        let free = FreeFiles::new(files.clone(), directory.to_owned(), &options);
+        let creator = Creator { files: &*files, directory, free: &free, broken: options.broken };
+        let segment = creator.make(header).map_err(CreateFailure::into_error)?;
         let segments = Segments::new(files.clone(), directory.to_owned());
-        segments.set_length(segment.id, SEGMENT_HEADER_BYTES);
-        let start = Start { segment, position: SEGMENT_HEADER_BYTES, header };
+        segments.begin(segment.id);
+        let start = Start { segment, position: SEGMENT_HEADER_BYTES, header, free };
         Ok(Self::start(files, directory.to_owned(), engine, options, start, segments))
     }
 
@@ -141,8 +142,9 @@ impl CommitLog {
         start: Start,
         segments: Segments,
     ) -> Self {
-        let Start { segment, position, header } = start;
+        let Start { segment, position, header, free } = start;
         let segment = Arc::new(segment);
+        free.note_tail(segment.reused_bytes.saturating_sub(position));
         let last_sequence = header.previous_sequence;
         let progress = Progress::new(
             last_sequence,
@@ -151,6 +153,7 @@ impl CommitLog {
             options.broken,
         );
         let writer = Writer {
+            stale_end: segment.reused_bytes,
             segment,
             position,
             last_sequence,
@@ -178,15 +181,17 @@ impl CommitLog {
             writer: Mutex::new(writer),
             progress,
             segments,
+            free,
         }
     }
 }
 
-/// The segment that a log starts to write, and the place in it.
+/// The segment that a log starts to write, the place in it, and what it has to write over next.
 struct Start {
     segment: Segment,
     position: u64,
     header: SegmentHeader,
+    free: FreeFiles,
 }
 
 impl Recovery<'_> {
@@ -194,7 +199,8 @@ impl Recovery<'_> {
         mut self,
         replay: &mut dyn FnMut(ReplayedFrame<'_>) -> Result<(), StorageError>,
     ) -> Result<(CommitLog, RecoveredLog), StorageError> {
-        let ids = list_segments(&*self.files, self.directory)?;
+        let listed = list(&*self.files, self.directory)?;
+        let ids = &listed.segments;
         let source = ChainSource {
             files: &*self.files,
             directory: self.directory,
@@ -202,7 +208,7 @@ impl Recovery<'_> {
             broken: self.options.broken,
             reader: &self.reader,
         };
-        let Chain { links: chain, epoch } = source.find(&ids, self.applied.segment)?;
+        let Chain { links: chain, epoch } = source.find(ids, self.applied.segment)?;
         let end = self.replay(&chain, replay)?;
         self.found.last = end.last;
         self.found.epoch = epoch.checked_add(1).ok_or_else(|| {
@@ -216,17 +222,23 @@ impl Recovery<'_> {
         let segments = Segments::new(self.files.clone(), self.directory.to_owned());
         let chained: Vec<SegmentId> =
             chain.iter().map(|link| link.segment.id).filter(|&id| id <= end.segment).collect();
-        let start = self.start_segment(&ids, chain, end)?;
+        let free = FreeFiles::new(self.files.clone(), self.directory.to_owned(), &self.options);
+        let refused = free.adopt(self.engine, &listed.free, self.applied.segment);
+        let start = self.start_segment(&listed, chain, end, free)?;
         let is_dead = |id: &&SegmentId| **id >= self.applied.segment && !chained.contains(id);
         let dead: Vec<SegmentId> =
             ids.iter().filter(is_dead).copied().filter(|&id| id != start.segment.id).collect();
-        remove_segments(&*self.files, self.directory, &dead)?;
+        remove(&*self.files, self.directory, &dead, &refused)?;
 
         for &id in ids.iter().filter(|id| !dead.contains(id)) {
             let segment = Segment::open(&*self.files, self.directory, id)?;
             segments.set_length(id, segment.length()?);
         }
-        segments.set_length(start.segment.id, start.position);
+        if ids.contains(&start.segment.id) {
+            segments.set_length(start.segment.id, start.position);
+        } else {
+            segments.begin(start.segment.id);
+        }
         let directory = self.directory.to_owned();
         let log =
             CommitLog::start(self.files, directory, self.engine, self.options, start, segments);
@@ -288,9 +300,9 @@ impl Recovery<'_> {
                 Ok(End { last: applied, segment: applied.segment, position })
             }
             None => {
-                let synced = self.synced_behind(chain, SEGMENT_HEADER_BYTES, applied.sequence)?;
+                let behind = self.look_behind(chain, SEGMENT_HEADER_BYTES, applied.sequence)?;
                 let what = "the index knows commits that the log lost";
-                Err(lost(applied.sequence, synced, what))
+                Err(lost(applied.sequence, behind.0, what))
             }
         }
     }
@@ -310,16 +322,23 @@ impl Recovery<'_> {
     /// R7: at the first frame that does not count, what lies at and behind it decides between a
     /// torn tail, where the log ends, and damage to commits that were acknowledged.
     fn judge(&mut self, rest: &[Link], position: u64, end: &End) -> Result<(), StorageError> {
+        let first_lost = end.last.sequence.next();
+        let (synced, traces_end) = self.look_behind(rest, position, self.applied.sequence)?;
         for (index, link) in rest.iter().enumerate() {
             let from = if index == 0 { position } else { SEGMENT_HEADER_BYTES };
-            let length = link.end.unwrap_or(u64::MAX).min(link.segment.length()?);
-            self.found.torn_bytes += length.saturating_sub(from);
+            let length = link.segment.length()?;
+            let end = match link.end {
+                Some(end) => end.min(length),
+                // The file is no longer than it was when its use began: what is not seen to be of
+                // this use may be of the one before.
+                None if length <= link.header.reused_bytes => traces_end.min(length),
+                None => length,
+            };
+            self.found.torn_bytes += end.saturating_sub(from);
         }
         if self.options.broken.breaks(Rule::R7LookBehind) {
             return Ok(());
         }
-        let first_lost = end.last.sequence.next();
-        let synced = self.synced_behind(rest, position, self.applied.sequence)?;
         if synced >= first_lost {
             return Err(lost(first_lost, synced, "they were synced and do not check"));
         }
@@ -327,39 +346,48 @@ impl Recovery<'_> {
     }
 
     /// The highest commit that is proven to have been synced by `known`, a header, or a frame at
-    /// or behind a place.
-    fn synced_behind(
+    /// or behind a place; and where the last thing ends in the newest segment that looks like a
+    /// frame of it.
+    fn look_behind(
         &self,
         rest: &[Link],
         position: u64,
         known: CommitSequence,
-    ) -> Result<CommitSequence, StorageError> {
+    ) -> Result<(CommitSequence, u64), StorageError> {
         let mut synced =
             rest.iter().map(|link| link.header.synced).fold(known, CommitSequence::max);
+        let mut traces_end = 0;
         for (index, link) in rest.iter().enumerate() {
             let mut from = if index == 0 { position } else { SEGMENT_HEADER_BYTES };
             let end = link.end.unwrap_or(u64::MAX);
+            traces_end = from;
+            let mut wanted = |frame: &FrameHeader, synced| {
+                let frame_bytes = frame.frame_bytes().unwrap_or(0);
+                traces_end = traces_end.max(frame.position.saturating_add(frame_bytes));
+                frame.synced > synced
+            };
             while let Some(frame) =
-                self.reader.find(&link.segment, from..end, |frame| frame.synced > synced)?
+                self.reader.find(&link.segment, from..end, |frame| wanted(frame, synced))?
             {
                 synced = frame.synced;
                 from = frame.position + 1;
             }
         }
-        Ok(synced)
+        Ok((synced, traces_end))
     }
 
     /// R10: a new segment whose header tells where the log ends; all up to there is synced (R4).
     fn start_segment(
         &self,
-        ids: &[SegmentId],
+        listed: &Listed,
         chain: Vec<Link>,
         end: End,
+        free: FreeFiles,
     ) -> Result<Start, StorageError> {
         let broken = self.options.broken;
         let newest = match broken.breaks(Rule::W1SegmentIdOnce) {
             true => chain.last().map(|link| link.segment.id),
-            false => ids.iter().max().copied(),
+            false => listed.newest(),
         };
         let header = SegmentHeader {
             engine: self.engine,
@@ -370,48 +398,24 @@ impl Recovery<'_> {
             previous_end: end.position,
             previous_sequence: end.last.sequence,
             synced: end.last.sequence,
+            reused_bytes: 0,
         };
         if broken.breaks(Rule::W3NewSegmentAtOpen) {
             let current = chain.into_iter().find(|link| link.segment.id == end.segment);
             let segment = current.expect("the log ends in a segment of it").segment;
-            return Ok(Start { segment, position: end.position, header });
+            return Ok(Start { segment, position: end.position, header, free });
         }
-        let create = match broken.breaks(Rule::R10NewHeader) {
-            true => create_unsynced,
-            false => create_segment,
+        let creator =
+            Creator { files: &*self.files, directory: self.directory, free: &free, broken };
+        let made = match broken.breaks(Rule::R10NewHeader) {
+            true => creator.make_unsynced(header),
+            false => creator.make(header),
         };
-        let segment = create(&*self.files, self.directory, &header, broken)
-            .map_err(CreateFailure::into_error)?;
-        Ok(Start { segment, position: SEGMENT_HEADER_BYTES, header })
+        let segment = made.map_err(CreateFailure::into_error)?;
+        Ok(Start { segment, position: SEGMENT_HEADER_BYTES, header, free })
     }
 }
 
 fn lost(first: CommitSequence, last: CommitSequence, what: &'static str) -> StorageError {
     Corruption { place: Place::Commits { first, last }, what }.into()
-}
-
-/// The segments in a directory, by id. Other files are none of ours.
-fn list_segments(files: &dyn Files, directory: &Path) -> Result<Vec<SegmentId>, StorageError> {
-    let names = files.list(directory);
-    let names = names.map_err(|error| StorageError::io("list", directory, error))?;
-    let mut ids: Vec<SegmentId> = names.iter().filter_map(|name| parse_file_name(name)).collect();
-    ids.sort_unstable();
-    Ok(ids)
-}
-
-/// Removes files that hold nothing of the log, durably.
-fn remove_segments(
-    files: &dyn Files,
-    directory: &Path,
-    ids: &[SegmentId],
-) -> Result<(), StorageError> {
-    for &id in ids {
-        let path = directory.join(super::segment::file_name(id));
-        files.remove(&path).map_err(|error| StorageError::io("remove", &path, error))?;
-    }
-    if ids.is_empty() {
-        return Ok(());
-    }
-    let synced = files.sync_directory(directory);
-    synced.map_err(|error| StorageError::io("sync the directory", directory, error))
 }

@@ -1,4 +1,4 @@
-//! One file of the commit log: its name, its header block, and how it comes into being (rule W3).
+//! One file of the commit log: its name and its header block.
 //!
 //! ```text
 //! segment, little-endian:
@@ -6,29 +6,29 @@
 //!    8  crc                4   CRC-32C over bytes 12 .. 4096; of every format version
 //!   12  format version     4   1
 //!   16  engine id          8
-//!   24  segment id         8   also the file's name: 20 digits and ".log"
+//!   24  segment id         8   also the file's name: 20 digits and ".log", or ".free" when freed
 //!   32  epoch              4   one more at every open of the engine
 //!   36  previous crc       4   crc of the last frame before this segment; 0 where there is none
 //!   40  previous segment   8   the segment that the log comes from; 0 for the first
 //!   48  previous end       8   the byte of it at which the log leaves it
 //!   56  previous sequence  8   the last commit before this segment
 //!   64  synced             8   highest commit that was known to be synced
-//!   72  zeros                  up to byte 4096
+//!   72  reused bytes       8   length of the freed segment that was written over; 0 for a new file
+//!   80  zeros                  up to byte 4096
 //! 4096  frames
 //! ```
 //!
-//! INVARIANT (W1): an id is given once. INVARIANT (W3): the name is durable before the header is
-//! written, and the header before the first frame; so a file with frames has a header, and a file
-//! without a readable header has no commit.
+//! Behind the last frame of a file that was written over lie frames of its earlier use. They have
+//! another segment id, and so count nowhere.
+//!
+//! INVARIANT (W1): an id is given once.
 
-use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::frame::{u32_at, u64_at};
-use crate::error::{Corruption, StorageError};
+use crate::error::StorageError;
 use crate::io::{File, Files};
-use crate::rules::{BrokenRules, Rule};
 use crate::types::{CommitSequence, EngineId, SegmentId};
 
 /// Bytes of the header block; the first frame stands behind it.
@@ -44,6 +44,7 @@ const NAME_DIGITS: usize = 20;
 /// Ids are given from 1 up and never reach this: a name with a greater one is none of ours.
 pub(super) const MAX_SEGMENT_ID: u64 = u64::MAX >> 1;
 const NAME_SUFFIX: &str = ".log";
+const FREE_SUFFIX: &str = ".free";
 
 /// What the header block of a segment tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +57,7 @@ pub(super) struct SegmentHeader {
     pub(super) previous_end: u64,
     pub(super) previous_sequence: CommitSequence,
     pub(super) synced: CommitSequence,
+    pub(super) reused_bytes: u64,
 }
 
 /// Why a header block is not taken.
@@ -67,8 +69,8 @@ pub(super) enum HeaderFault {
     UnknownVersion(u32),
     /// The block is whole, of another engine's log.
     OtherEngine,
-    /// The block is whole, and the file has another segment's name.
-    OtherSegment,
+    /// The block is whole, and of this segment, whose name the file has not.
+    OtherSegment(SegmentId),
 }
 
 impl SegmentHeader {
@@ -84,6 +86,7 @@ impl SegmentHeader {
         block[48..56].copy_from_slice(&self.previous_end.to_le_bytes());
         block[56..64].copy_from_slice(&self.previous_sequence.0.to_le_bytes());
         block[64..72].copy_from_slice(&self.synced.0.to_le_bytes());
+        block[72..80].copy_from_slice(&self.reused_bytes.to_le_bytes());
         let crc = crc32c::crc32c(&block[SUMMED_FROM..]);
         block[8..12].copy_from_slice(&crc.to_le_bytes());
         block
@@ -105,8 +108,9 @@ impl SegmentHeader {
         if u64_at(block, 16) != engine.0 {
             return Err(HeaderFault::OtherEngine);
         }
-        if u64_at(block, 24) != id.0 {
-            return Err(HeaderFault::OtherSegment);
+        let found = SegmentId(u64_at(block, 24));
+        if found != id {
+            return Err(HeaderFault::OtherSegment(found));
         }
         Ok(Self {
             engine,
@@ -117,6 +121,7 @@ impl SegmentHeader {
             previous_end: u64_at(block, 48),
             previous_sequence: CommitSequence(u64_at(block, 56)),
             synced: CommitSequence(u64_at(block, 64)),
+            reused_bytes: u64_at(block, 72),
         })
     }
 }
@@ -126,9 +131,23 @@ pub(super) fn file_name(id: SegmentId) -> String {
     format!("{:020}{NAME_SUFFIX}", id.0)
 }
 
+/// The name of the file of a freed segment that is kept to be written over.
+pub(super) fn free_name(id: SegmentId) -> String {
+    format!("{:020}{FREE_SUFFIX}", id.0)
+}
+
 /// The segment whose file has this name; `None` for any other name.
 pub(super) fn parse_file_name(name: &str) -> Option<SegmentId> {
-    let digits = name.strip_suffix(NAME_SUFFIX)?;
+    parse_name(name, NAME_SUFFIX)
+}
+
+/// The freed segment whose file has this name; `None` for any other name.
+pub(super) fn parse_free_name(name: &str) -> Option<SegmentId> {
+    parse_name(name, FREE_SUFFIX)
+}
+
+fn parse_name(name: &str, suffix: &str) -> Option<SegmentId> {
+    let digits = name.strip_suffix(suffix)?;
     let is_ours = digits.len() == NAME_DIGITS && digits.bytes().all(|b| b.is_ascii_digit());
     digits.parse().ok().filter(|&id| is_ours && id <= MAX_SEGMENT_ID).map(SegmentId)
 }
@@ -139,6 +158,8 @@ pub(super) struct Segment {
     pub(super) id: SegmentId,
     pub(super) path: PathBuf,
     pub(super) file: Arc<dyn File>,
+    /// The length of the file that it was made of; 0 where it was made new, or opened to be read.
+    pub(super) reused_bytes: u64,
 }
 
 impl Segment {
@@ -149,7 +170,7 @@ impl Segment {
     ) -> Result<Self, StorageError> {
         let path = directory.join(file_name(id));
         let file = files.open(&path).map_err(|error| StorageError::io("open", &path, error))?;
-        Ok(Self { id, path, file })
+        Ok(Self { id, path, file, reused_bytes: 0 })
     }
 
     pub(super) fn sync(&self) -> Result<(), StorageError> {
@@ -159,72 +180,6 @@ impl Segment {
     pub(super) fn length(&self) -> Result<u64, StorageError> {
         self.file.length().map_err(|error| StorageError::io("measure", &self.path, error))
     }
-}
-
-/// Why a segment did not come into being.
-#[derive(Debug)]
-pub(super) enum CreateFailure {
-    /// Nothing that matters has happened; a later try, under a later id, may succeed.
-    NotMade(StorageError),
-    /// A sync or a write failed in a way after which nothing may be trusted: halt.
-    Fatal(StorageError),
-}
-
-impl CreateFailure {
-    pub(super) fn into_error(self) -> StorageError {
-        match self {
-            Self::NotMade(error) | Self::Fatal(error) => error,
-        }
-    }
-}
-
-/// Makes a segment: its file, its name durable, its header, the header durable, in this order.
-/// Only after that may a frame be written (W3).
-pub(super) fn create_segment(
-    files: &dyn Files,
-    directory: &Path,
-    header: &SegmentHeader,
-    broken: BrokenRules,
-) -> Result<Segment, CreateFailure> {
-    let segment = create_unsynced(files, directory, header, broken)?;
-    segment.sync().map_err(CreateFailure::Fatal)?;
-    Ok(segment)
-}
-
-/// All of [`create_segment`] but the last step.
-pub(super) fn create_unsynced(
-    files: &dyn Files,
-    directory: &Path,
-    header: &SegmentHeader,
-    broken: BrokenRules,
-) -> Result<Segment, CreateFailure> {
-    if header.id.0 > MAX_SEGMENT_ID {
-        let what = "there is no id left for the segment behind it";
-        let error = Corruption::in_segment(header.previous_segment, 0, what);
-        return Err(CreateFailure::NotMade(error.into()));
-    }
-    let path = directory.join(file_name(header.id));
-    let wrap = |operation, error| StorageError::io(operation, &path, error);
-    let created = match files.create(&path) {
-        Err(_) if broken.breaks(Rule::W1SegmentIdOnce) => files.open(&path),
-        created => created,
-    };
-    let file = created.map_err(|error| CreateFailure::NotMade(wrap("create", error)))?;
-    if !broken.breaks(Rule::W3DirectorySynced) {
-        let synced = files.sync_directory(directory);
-        synced.map_err(|error| {
-            CreateFailure::Fatal(StorageError::io("sync the directory", directory, error))
-        })?;
-    }
-    if let Err(error) = file.write_at(0, &[IoSlice::new(&header.encode())]) {
-        if !crate::io::is_disk_full(&error) {
-            return Err(CreateFailure::Fatal(wrap("write", error)));
-        }
-        // What is left has no whole header and no frame: it is dead whether or not it goes.
-        drop(files.remove(&path));
-        return Err(CreateFailure::NotMade(wrap("write", error)));
-    }
-    Ok(Segment { id: header.id, path, file })
 }
 
 #[cfg(test)]
@@ -240,13 +195,14 @@ mod tests {
         previous_end: 0x6162_6364_6566_6768,
         previous_sequence: CommitSequence(0x7172_7374_7576_7778),
         synced: CommitSequence(0x8182_8384_8586_8788),
+        reused_bytes: 0x9192_9394_9596_9798,
     };
 
     #[test]
     fn the_header_block_has_the_bytes_that_are_drawn() {
         let block = HEADER.encode();
         let mut expected = b"tidelog\0".to_vec();
-        expected.extend([0x57, 0x7b, 0x36, 0x36, 1, 0, 0, 0]);
+        expected.extend([0x06, 0xd6, 0x5a, 0x7a, 1, 0, 0, 0]);
         for field in [HEADER.engine.0, HEADER.id.0] {
             expected.extend(field.to_le_bytes());
         }
@@ -255,9 +211,17 @@ mod tests {
         expected.extend([0x68, 0x67, 0x66, 0x65, 0x64, 0x63, 0x62, 0x61]);
         expected.extend([0x78, 0x77, 0x76, 0x75, 0x74, 0x73, 0x72, 0x71]);
         expected.extend([0x88, 0x87, 0x86, 0x85, 0x84, 0x83, 0x82, 0x81]);
-        assert_eq!(block[..72], expected);
-        assert_eq!(block[72..], [0; 4096 - 72]);
+        expected.extend([0x98, 0x97, 0x96, 0x95, 0x94, 0x93, 0x92, 0x91]);
+        assert_eq!(block[..80], expected);
+        assert_eq!(block[80..], [0; 4096 - 80]);
         assert_eq!(SegmentHeader::decode(&block, HEADER.engine, HEADER.id), Ok(HEADER));
+    }
+
+    #[test]
+    fn the_header_of_a_new_file_is_as_it_was_before_files_were_reused() {
+        let block = SegmentHeader { reused_bytes: 0, ..HEADER }.encode();
+        assert_eq!(block[8..12], [0x57, 0x7b, 0x36, 0x36]);
+        assert_eq!(block[72..], [0; 4096 - 72]);
     }
 
     #[test]
@@ -281,7 +245,7 @@ mod tests {
         let decoded = SegmentHeader::decode(&block, other, HEADER.id);
         assert_eq!(decoded, Err(HeaderFault::OtherEngine));
         let decoded = SegmentHeader::decode(&block, HEADER.engine, SegmentId(7));
-        assert_eq!(decoded, Err(HeaderFault::OtherSegment));
+        assert_eq!(decoded, Err(HeaderFault::OtherSegment(HEADER.id)));
         let mut newer = block;
         newer[12] = 2;
         let crc = crc32c::crc32c(&newer[12..]);
@@ -293,8 +257,12 @@ mod tests {
     #[test]
     fn file_names_have_twenty_digits_and_nothing_else_is_a_segment() {
         assert_eq!(file_name(SegmentId(42)), "00000000000000000042.log");
-        for id in [0, 42, MAX_SEGMENT_ID] {
-            assert_eq!(parse_file_name(&file_name(SegmentId(id))), Some(SegmentId(id)));
+        assert_eq!(free_name(SegmentId(42)), "00000000000000000042.free");
+        for id in [0, 42, MAX_SEGMENT_ID].map(SegmentId) {
+            assert_eq!(parse_file_name(&file_name(id)), Some(id));
+            assert_eq!(parse_free_name(&free_name(id)), Some(id));
+            assert_eq!(parse_file_name(&free_name(id)), None);
+            assert_eq!(parse_free_name(&file_name(id)), None);
         }
         for name in [
             "42.log",
@@ -308,6 +276,8 @@ mod tests {
             "LOCK",
         ] {
             assert_eq!(parse_file_name(name), None, "{name}");
+            let freed = name.replace(".log", ".free");
+            assert_eq!(parse_free_name(&freed), None, "{freed}");
         }
     }
 }

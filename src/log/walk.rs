@@ -1,20 +1,31 @@
-//! Segments that the writer has left: what their frames changed, and their removal (rules F1, F4).
+//! Segments that the writer has left: what their frames changed, and their end (rules F1, F4, F5).
 
 use super::CommitLog;
 use super::frame::FrameSeed;
 use super::replay::{FrameReader, Window};
-use super::segment::{SEGMENT_HEADER_BYTES, Segment, file_name};
+use super::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader, file_name};
 use crate::error::StorageError;
 use crate::types::SegmentId;
 
 impl CommitLog {
     /// Shows the encoded write batch of every frame of a segment, in order. Tells whether the
-    /// segment could be followed to its end: damage, and what a crash left behind the end of the
-    /// log, stop it.
+    /// segment could be followed to its end; damage stops it.
     ///
     /// # Errors
     /// What the system says.
     pub fn walk(&self, id: SegmentId, visit: &mut dyn FnMut(&[u8])) -> Result<bool, StorageError> {
+        let walked = self.walk_whole(id, visit);
+        if !matches!(walked, Ok(true)) {
+            self.segments.distrust(id);
+        }
+        walked
+    }
+
+    fn walk_whole(
+        &self,
+        id: SegmentId,
+        visit: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, StorageError> {
         let segment = Segment::open(&*self.files, &self.directory, id)?;
         let mut window = Window::on_heads(&segment, u64::MAX)?;
         let mut reader = FrameReader::new(FrameSeed::new(self.engine), self.options.broken);
@@ -23,20 +34,44 @@ impl CommitLog {
             visit(write_batch);
             position = end;
         }
-        Ok(position >= window.end())
+        Ok(position >= window.end() || self.successor_says(id)? == Some(position))
     }
 
-    /// Removes a segment's file, durably, and tells its length; who has it open can still read it.
-    /// REQUIRES: the log cannot begin in it or before it (F1).
+    /// Where the log leaves a segment, as its successor's header says: behind it may lie what a
+    /// crash left, and what an earlier use did. `None` where the successor is gone.
+    fn successor_says(&self, id: SegmentId) -> Result<Option<u64>, StorageError> {
+        let Some(next) = self.segments.behind(id) else { return Ok(None) };
+        let segment = Segment::open(&*self.files, &self.directory, next)?;
+        let mut window = Window::on_heads(&segment, SEGMENT_HEADER_BYTES)?;
+        let block = window.get(0, SEGMENT_HEADER_BYTES as usize)?.unwrap_or_default();
+        let header = SegmentHeader::decode(block, self.engine, next).ok();
+        Ok(header.filter(|header| header.previous_segment == id).map(|header| header.previous_end))
+    }
+
+    /// Notes that a segment holds something else than was written: when it is freed, its file is
+    /// removed and not written over.
+    pub fn distrust(&self, id: SegmentId) {
+        self.segments.distrust(id);
+    }
+
+    /// Frees a segment, durably, and tells its length: its file is kept to be written over (F5), or
+    /// removed. Does nothing if it is gone.
+    /// REQUIRES: the log cannot begin in it or before it (F1), and no reader's pin holds it (F3).
     ///
     /// # Errors
     /// What the system says. Then the file may be there again at the next open, where it is dead.
     ///
     /// # Panics
     /// If the segment is being written.
-    pub fn remove_segment(&self, id: SegmentId) -> Result<u64, StorageError> {
+    pub fn free_segment(&self, id: SegmentId) -> Result<u64, StorageError> {
         assert!(id < self.writer.lock().segment.id, "the segment was left");
-        let length_bytes = self.segments.forget(id);
+        // E3: a halted log frees nothing.
+        self.progress.check_running()?;
+        // From here on nobody begins to read it.
+        let Some((length_bytes, is_clean)) = self.segments.forget(id) else { return Ok(0) };
+        if self.free.keep(id, is_clean)? {
+            return Ok(length_bytes);
+        }
         let path = self.directory.join(file_name(id));
         self.files.remove(&path).map_err(|error| StorageError::io("remove", &path, error))?;
         let synced = self.files.sync_directory(&self.directory);

@@ -11,18 +11,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::CommitLog;
+use super::create::{CreateFailure, Creator};
 use super::frame::{
     FRAME_ALIGNMENT, FRAME_HEADER_BYTES, FrameHeader, MIN_PAYLOAD_BYTES, TABLE_ENTRY_BYTES,
     encode_table_entry, frame_layout, set_crc,
 };
-use super::segment::{CreateFailure, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, create_segment};
+use super::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader};
 use crate::error::StorageError;
 use crate::io::is_disk_full;
 use crate::rules::Rule;
 use crate::types::{CommitSequence, SegmentId};
-
-/// After a look at the free space, this much may be written before the next one.
-const BYTES_BETWEEN_SPACE_CHECKS: u64 = 16 * 1024 * 1024;
 
 const PADDING: [u8; FRAME_ALIGNMENT as usize] = [0; FRAME_ALIGNMENT as usize];
 
@@ -108,6 +106,8 @@ pub(super) struct Writer {
     pub(super) segment: Arc<Segment>,
     /// Where the next frame goes.
     pub(super) position: u64,
+    /// The file reaches so far with what an earlier use left; 0 if nothing is behind the frames.
+    pub(super) stale_end: u64,
     pub(super) last_sequence: CommitSequence,
     pub(super) last_crc: u32,
     pub(super) epoch: u32,
@@ -187,6 +187,7 @@ impl CommitLog {
         }
         let last = places.last().expect("a group has a frame");
         writer.position = end;
+        self.note_tail(writer);
         writer.last_sequence = frames[frames.len() - 1].sequence;
         writer.last_crc = last.place.frame_crc;
         writer.unchecked_bytes = writer.unchecked_bytes.saturating_sub(group_bytes);
@@ -240,8 +241,12 @@ impl CommitLog {
     /// Makes what a failed write left undone, if that can be done for certain (E1).
     fn take_back(&self, writer: &mut Writer, error: io::Error) -> AppendFailure {
         let cause = StorageError::io("write", &writer.segment.path, error);
+        self.segments.distrust(writer.segment.id);
         let is_full = matches!(&cause, StorageError::Io { source, .. } if is_disk_full(source));
+        // In a file that is written over, the cut takes what lay behind, too.
         let cut = if is_full { self.cut_back(writer) } else { Err(cause.clone()) };
+        writer.stale_end = 0;
+        self.note_tail(writer);
         match cut {
             Ok(()) => {
                 writer.must_leave = !self.options.broken.breaks(Rule::E4NewFileAfterError);
@@ -276,10 +281,10 @@ impl CommitLog {
             previous_end: writer.position,
             previous_sequence: writer.last_sequence,
             synced: self.progress.synced(),
+            reused_bytes: 0,
         };
         writer.next_id = SegmentId(header.id.0 + 1);
-        let created = create_segment(&*self.files, &self.directory, &header, self.options.broken);
-        let segment = match created {
+        let segment = match self.creator().make(header) {
             Ok(segment) => Arc::new(segment),
             Err(CreateFailure::NotMade(StorageError::Io { source, .. }))
                 if is_disk_full(&source) =>
@@ -292,32 +297,23 @@ impl CommitLog {
                 return Err(error);
             }
         };
+        self.cut_tail(writer);
         writer.segment = segment.clone();
         writer.position = SEGMENT_HEADER_BYTES;
+        writer.stale_end = segment.reused_bytes;
         writer.must_leave = false;
-        self.segments.set_length(segment.id, SEGMENT_HEADER_BYTES);
+        self.note_tail(writer);
+        self.segments.begin(segment.id);
         self.progress.add_segment(segment);
         Ok(())
     }
 
-    /// E5: refuses a group that would take the free space below the reserve. The system is asked
-    /// at most once in [`BYTES_BETWEEN_SPACE_CHECKS`], but always when space was short.
-    fn check_space(&self, writer: &mut Writer, group_bytes: u64) -> Result<(), StorageError> {
-        if self.options.reserve_bytes == 0 || group_bytes <= writer.unchecked_bytes {
-            return Ok(());
-        }
-        let free_bytes = self.files.free_bytes(&self.directory).map_err(|error| {
-            StorageError::io("look at the free space of", &self.directory, error)
-        })?;
-        let room = free_bytes.saturating_sub(self.options.reserve_bytes);
-        if group_bytes > room {
-            return Err(self.disk_full(free_bytes));
-        }
-        writer.unchecked_bytes = room.min(BYTES_BETWEEN_SPACE_CHECKS.max(group_bytes));
-        Ok(())
+    fn creator(&self) -> Creator<'_> {
+        let (files, directory) = (&*self.files, self.directory.as_path());
+        Creator { files, directory, free: &self.free, broken: self.options.broken }
     }
 
-    fn disk_full(&self, free_bytes: u64) -> StorageError {
+    pub(super) fn disk_full(&self, free_bytes: u64) -> StorageError {
         StorageError::DiskFull { free_bytes, reserve_bytes: self.options.reserve_bytes }
     }
 }

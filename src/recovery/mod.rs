@@ -159,6 +159,7 @@ fn log_options(options: &OpenOptions) -> LogOptions {
         background_sync_bytes: config.background_sync_bytes,
         max_unsynced_bytes: config.max_unsynced_bytes,
         reserve_bytes: config.effective_disk_reserve_bytes(),
+        max_free_segments: config.max_free_segments,
         broken: options.broken,
     }
 }

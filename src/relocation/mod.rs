@@ -117,6 +117,7 @@ fn move_batches(shared: &Arc<Shared>, batches: &[Move]) -> Result<u64, StorageEr
             Err(StorageError::Corruption(_)) => {
                 shared.pipeline.counters.corruptions.add(1);
                 shared.pipeline.space.damaged.lock().insert(one.entry.location.segment);
+                shared.pipeline.log.distrust(one.entry.location.segment);
             }
             Err(error) => return Err(error),
         }

@@ -209,6 +209,7 @@ fn check_and_stamp(
         && bytes[MAGIC_AT] == 2
         && bytes[CRC_AT..CRC_END] == entry.crc.to_be_bytes();
     if !is_the_batch && !pipeline.broken().breaks(Rule::W4ReadCompares) {
+        pipeline.log.distrust(entry.location.segment);
         return Err(corrupt("the log holds other bytes at its place").into());
     }
     stamp(bytes, entry.base_offset, entry.leader_epoch);

@@ -188,16 +188,18 @@ impl Shared {
     /// was read before.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        // The pin is taken first, and so is not younger than what is shown (rule F3).
-        let pin = self.pin();
+        // The pin is taken first, and so is not younger than what is shown (rule F3). Who holds it
+        // may forget it, so it expires.
+        let pin = self.pins.take(self.pipeline.applied().sequence, self.clock.monotonic());
         let _applied = self.pipeline.apply.lock();
         Snapshot { store: self.pipeline.store.snapshot(), pin: Arc::new(pin) }
     }
 
-    /// Holds every segment that the index names from now on, until it is dropped.
+    /// Holds every segment that the index names from now on, until it is dropped: for an operation,
+    /// which ends by itself. What it reads may be written over as soon as nothing holds it.
     #[must_use]
     pub fn pin(&self) -> Pin {
-        self.pins.take(self.pipeline.applied().sequence, self.clock.monotonic())
+        self.pins.hold(self.pipeline.applied().sequence)
     }
 
     /// Waits until what the store holds now is published: an entry that is gone from the index is
@@ -255,6 +257,7 @@ impl Shared {
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         let segments = self.pipeline.log.segments();
+        let free = self.pipeline.log.free_segments();
         let (topic_count, partition_count) = self.catalog.counts();
         let topics = self.catalog.topics();
         let (mut live_bytes, mut dirty_offsets) = (0, 0);
@@ -287,6 +290,9 @@ impl Shared {
             index_memory_bytes: self.pipeline.store.unflushed_bytes(),
             log_size_bytes: segments.iter().map(|segment| segment.length_bytes).sum(),
             segment_count: segments.len() as u64,
+            free_segment_count: free.count,
+            free_segment_bytes: free.bytes,
+            reused_segments: free.reused_count,
             live_bytes,
             pin_count: self.pins.count(),
             uncleanable_partitions: self.cleaning.failure_count(),

@@ -39,6 +39,12 @@ impl Pins {
         Pin { pins: Arc::clone(self), key }
     }
 
+    /// Takes a pin that does not expire, for work that ends by itself.
+    #[must_use]
+    pub fn hold(self: &Arc<Self>, applied: CommitSequence) -> Pin {
+        self.take(applied, Duration::MAX)
+    }
+
     /// The age of the oldest pin.
     #[must_use]
     pub fn oldest(&self) -> Option<CommitSequence> {
@@ -100,8 +106,13 @@ mod tests {
         assert_eq!(pins.oldest(), Some(CommitSequence(7)));
         pins.expire(Duration::from_millis(20));
         assert!(!second.is_expired());
+        let working = pins.hold(CommitSequence(9));
         pins.expire(Duration::from_millis(21));
         assert!(second.is_expired());
+        pins.expire(Duration::from_secs(1 << 40));
+        assert!(!working.is_expired(), "who works is waited for");
+        assert_eq!(pins.oldest(), Some(CommitSequence(9)));
+        drop(working);
         assert_eq!((pins.oldest(), pins.count()), (None, 0));
     }
 }

@@ -58,6 +58,8 @@ pub struct Space {
     pub doomed: Mutex<BTreeMap<SegmentId, CommitSequence>>,
     /// Segments with a batch that is damaged: they are not moved again until the next open.
     pub damaged: Mutex<BTreeSet<SegmentId>>,
+    /// How many batches had been appended when it was last asked whether any are.
+    pub appended_before: Mutex<Option<u64>>,
 }
 
 #[derive(Debug, Default)]

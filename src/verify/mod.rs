@@ -24,6 +24,8 @@ use crate::write_batch::Family;
 /// # Errors
 /// [`StorageError`] if the index cannot be read at all. Damage is in the report.
 pub fn verify(shared: &Arc<Shared>) -> Result<VerifyReport, StorageError> {
+    // However long it takes: the pin of the snapshot alone would expire.
+    let _pin = shared.pin();
     let index = shared.snapshot();
     let store = index.store();
     let mut report = VerifyReport::default();

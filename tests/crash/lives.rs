@@ -60,8 +60,16 @@ impl Settings {
         Self { kind: "full", full_percent: 25, write_back_percent: 60, ..Self::PLAIN };
 }
 
-/// Runs one seed to its end; how many crashes it has survived.
-pub fn run(seed: u64, settings: Settings) -> Result<u64, Failure> {
+/// What runs went through.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Survived {
+    pub crash_count: u64,
+    /// How many segments were written over freed ones.
+    pub reused_count: u64,
+}
+
+/// Runs one seed to its end; what it has survived.
+pub fn run(seed: u64, settings: Settings) -> Result<Survived, Failure> {
     let kinds = Kinds { interleave_percent: settings.interleave_percent, reopens: true };
     let mut world = World::new(seed, settings.broken, kinds);
     world.machine.disk.set_write_back(settings.write_back_percent);
@@ -71,8 +79,10 @@ pub fn run(seed: u64, settings: Settings) -> Result<u64, Failure> {
         let config = world.machine.config.clone();
         world.machine.config = config.max_unsynced_bytes(1 << 20).index_memory_limit_bytes(1 << 20);
     }
-    let lived = live_all(&mut world, settings);
-    lived.map_err(|what| Failure::new(format_args!("{}:{seed}", settings.kind), what, &world))
+    match live_all(&mut world, settings) {
+        Ok(crash_count) => Ok(Survived { crash_count, reused_count: world.reused_count }),
+        Err(what) => Err(Failure::new(format_args!("{}:{seed}", settings.kind), what, &world)),
+    }
 }
 
 fn live_all(world: &mut World, settings: Settings) -> Result<u64, String> {
@@ -103,8 +113,11 @@ fn live_all(world: &mut World, settings: Settings) -> Result<u64, String> {
 
 /// One life, until a call fails or enough was done.
 fn live(world: &mut World, settings: Settings) -> Result<(), String> {
-    plan(world, settings);
-    for _ in 0..3 + world.random.below(18) {
+    // Some are long enough for segments to be freed in them, and written over.
+    let is_long = world.random.chance(25);
+    let steps = if is_long { 30 + world.random.below(40) } else { 3 + world.random.below(18) };
+    plan(world, settings, if is_long { 300 } else { 70 });
+    for _ in 0..steps {
         if world.random.chance(settings.full_percent) {
             let room = world.random.below(6000);
             world.limit_room(Some(room));
@@ -123,21 +136,23 @@ fn live(world: &mut World, settings: Settings) -> Result<(), String> {
     Ok(())
 }
 
-fn plan(world: &mut World, settings: Settings) {
+/// Plans what goes wrong in a life that has about so many calls.
+fn plan(world: &mut World, settings: Settings, calls: u64) {
     let disk = world.machine.disk.clone();
     let random = &mut world.random;
     if random.chance(settings.crash_percent) {
-        disk.crash_after_calls(random.below(70));
+        disk.crash_after_calls(random.below(calls));
     }
     if random.chance(settings.failing_call_percent) {
-        let calls = [
+        let failing = [
             FaultyCall::Sync,
             FaultyCall::Sync,
             FaultyCall::Write,
             FaultyCall::SyncDirectory,
             FaultyCall::Create,
+            FaultyCall::Rename,
         ];
-        let call = random.pick(&calls);
+        let call = random.pick(&failing);
         let errno = random.pick(&[EIO, ENOSPC]);
         let errno = if call == FaultyCall::Sync { errno } else { EIO };
         let fault = Fault::next(call, errno).after_calls(random.below(8));
@@ -160,22 +175,26 @@ fn plan(world: &mut World, settings: Settings) {
 }
 
 /// Runs many seeds; the first promise that does not hold.
-pub fn search(seeds: std::ops::Range<u64>, settings: Settings) -> Result<u64, Failure> {
-    let mut crashes = 0;
+pub fn search(seeds: std::ops::Range<u64>, settings: Settings) -> Result<Survived, Failure> {
+    let mut sum = Survived::default();
     for seed in seeds {
-        crashes += run(seed, settings)?;
+        let survived = run(seed, settings)?;
+        sum.crash_count += survived.crash_count;
+        sum.reused_count += survived.reused_count;
     }
-    Ok(crashes)
+    Ok(sum)
 }
 
 fn must_hold(count: u64, settings: Settings) {
     let result = match Asked::of(settings.kind) {
-        Asked::All => search(0..count * scale(), settings),
+        Asked::All => search(0..count * scale(), settings).inspect(|survived| {
+            assert!(survived.reused_count > 50, "segments are written over: {survived:?}");
+        }),
         Asked::One(numbers) => run(numbers[0], settings),
         Asked::Nothing => return,
     };
     match result {
-        Ok(crashes) => println!("{}: {crashes} crashes survived", settings.kind),
+        Ok(survived) => println!("{}: {survived:?}", settings.kind),
         Err(failure) => panic!("{failure}"),
     }
 }

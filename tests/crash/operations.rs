@@ -128,25 +128,27 @@ impl Operation {
                 true => Self::CheckpointWith(append(random, state, Durability::Buffered)),
                 false => Self::Checkpoint,
             },
-            26..=28 => Self::Maintain,
-            29..=30 => {
+            26..=30 => Self::Maintain,
+            31..=34 => {
                 let topic = &state.topics[&name];
                 let partition = random.below(topic.partitions.len() as u64) as u32;
                 let end = topic.log_end(partition as usize);
                 let offset = random.below(end as u64 + 1) as i64;
+                // Often all of it, so that segments are freed.
+                let offset = if random.chance(50) { end } else { offset };
                 match random.chance(60) {
                     true => Self::DeleteRecords { name, partition, offset },
                     false => Self::CommitOffset { name, partition, offset },
                 }
             }
-            31..=35 => Self::StepClock(match random.below(4) {
+            35..=38 => Self::StepClock(match random.below(4) {
                 0 => TEN_YEARS_MS,
                 1 => -TEN_YEARS_MS,
                 _ => random.below(10_000) as i64 - 1000,
             }),
-            36..=38 if kinds.reopens => Self::Close,
-            39..=41 if kinds.reopens => Self::Drop,
-            36..=50 => {
+            39..=40 if kinds.reopens => Self::Close,
+            41..=42 if kinds.reopens => Self::Drop,
+            39..=50 => {
                 let count = 2 + random.below(3);
                 let appends = (0..count).map(|_| {
                     let durability = any_durability(random, 30);

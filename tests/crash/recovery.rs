@@ -58,6 +58,7 @@ impl World {
         self.ending = Ending::Otherwise;
         self.tries = 0;
         self.lost_a_sync = false;
+        self.note_opened();
         Ok(true)
     }
 

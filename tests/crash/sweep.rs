@@ -34,6 +34,8 @@ struct Tried {
     calls: AtomicU64,
     /// Crashes from which an engine was opened and checked.
     crashes: AtomicU64,
+    /// Segments that were written over freed ones before the crashes.
+    reused: AtomicU64,
 }
 
 /// Runs a seed up to the call at which it is stopped, or to its end.
@@ -88,6 +90,7 @@ fn sweep_call(seed: u64, call: u64, only: Option<Case>, tried: &Tried) -> Result
         return Ok(false);
     }
     tried.calls.fetch_add(1, Ordering::Relaxed);
+    tried.reused.fetch_add(base.reused_count, Ordering::Relaxed);
     base.note(format_args!("  stopped at call {call}"));
     let unsynced = base.machine.disk.unsynced_changes();
     let stops = stops(unsynced, &mut Random::at(&[seed, call]));
@@ -167,7 +170,9 @@ fn a_run_stopped_at_any_call_keeps_every_promise() {
     let runs = RUNS * scale();
     let tried = sweep(0..runs).unwrap_or_else(|failure| panic!("{failure}"));
     let (calls, crashes) = (tried.calls.into_inner(), tried.crashes.into_inner());
-    println!("{runs} runs, stopped at {calls} calls: {crashes} crashes");
+    let reused = tried.reused.into_inner();
+    println!("{runs} runs, stopped at {calls} calls: {crashes} crashes, {reused} reused segments");
+    assert!(reused >= 50, "{reused} reused segments");
     assert!(calls >= 1500, "{calls} calls");
     assert!(crashes >= 10_000, "{crashes} crashes");
 }

@@ -66,6 +66,10 @@ pub struct World {
     /// The ends of partitions that readers of synced data have seen.
     pub shown_as_synced: HashMap<(TopicId, usize), i64>,
     pub trace: Vec<String>,
+    /// How many segments were written over freed ones.
+    pub reused_count: u64,
+    /// How many of them by the engine that is open.
+    reused_by_engine: u64,
     batch_count: u64,
     /// The most that the frames of the last group can have.
     group_bytes: u64,
@@ -88,6 +92,8 @@ impl World {
             expected: Expected::default(),
             shown_as_synced: HashMap::new(),
             trace: Vec::new(),
+            reused_count: 0,
+            reused_by_engine: 0,
             batch_count: 0,
             group_bytes: 0,
         }
@@ -108,6 +114,8 @@ impl World {
             expected: self.expected,
             shown_as_synced: self.shown_as_synced.clone(),
             trace: self.trace.clone(),
+            reused_count: self.reused_count,
+            reused_by_engine: 0,
             batch_count: self.batch_count,
             group_bytes: 0,
         }
@@ -115,6 +123,12 @@ impl World {
 
     pub fn engine(&self) -> &Engine {
         self.engine.as_ref().expect("the engine is open")
+    }
+
+    /// Counts what the engine that was opened just now has written over.
+    pub fn note_opened(&mut self) {
+        self.reused_by_engine = self.engine().metrics().reused_segments;
+        self.reused_count += self.reused_by_engine;
     }
 
     pub fn note(&mut self, what: impl fmt::Display) {
@@ -183,6 +197,8 @@ impl World {
             return Ok(Flow::Crashed);
         }
         let metrics = self.engine().metrics();
+        self.reused_count += metrics.reused_segments - self.reused_by_engine;
+        self.reused_by_engine = metrics.reused_segments;
         if metrics.halted {
             return match self.expected.failure {
                 true => Ok(Flow::Halted),

@@ -62,6 +62,11 @@ fn w3_without_the_directory_synced_an_acknowledged_segment_is_gone() {
 }
 
 #[test]
+fn w3_without_the_directory_synced_a_reused_segment_has_its_old_name() {
+    must_matter(Rule::W3RenameSynced, Settings::PLAIN);
+}
+
+#[test]
 fn w3_without_a_new_segment_at_open_commits_go_where_an_error_was() {
     must_matter(Rule::W3NewSegmentAtOpen, FAILING_SYNCS);
 }
@@ -92,6 +97,11 @@ fn r3_a_damaged_header_taken_for_an_unfinished_creation_drops_acknowledged_commi
         Rule::R3BadHeaderWithFrames,
         Settings { header_rot_percent: 50, ..Settings::PLAIN },
     );
+}
+
+#[test]
+fn r3_the_header_of_a_freed_segment_under_a_new_name_is_no_damage() {
+    must_matter(Rule::R3OldHeader, Settings::PLAIN);
 }
 
 #[test]
@@ -128,6 +138,12 @@ fn e2_a_full_disk_at_a_sync_that_does_not_halt_loses_commits() {
 #[test]
 fn e4_writing_on_in_a_file_that_had_an_error_loses_commits() {
     must_matter(Rule::E4NewFileAfterError, FULL_DISK);
+}
+
+#[test]
+fn f5_a_reused_file_that_had_an_error_loses_commits() {
+    must_matter(Rule::F5CleanFile, FULL_DISK);
+    must_matter(Rule::F5CleanFile, FAILING_SYNCS);
 }
 
 fn one_commit() -> Commit {

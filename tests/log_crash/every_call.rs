@@ -10,11 +10,22 @@ use crate::groups::append_these;
 use crate::model::{Commit, DIRECTORY, ENGINE, Settings, batch, options};
 use crate::world::World;
 
-/// The run: groups of several sizes, rolls, syncs before and behind a roll, a checkpoint.
+/// The run: groups of several sizes, rolls, syncs before and behind a roll, checkpoints, and
+/// segments that are freed and written over.
 fn run_script(world: &mut World) -> Result<(), String> {
     let log = world.log.clone().expect("the log is open");
-    let sizes: [&[usize]; 9] =
-        [&[600, 61], &[1500], &[1400], &[2500], &[], &[700, 700], &[3000], &[512], &[300, 3000]];
+    let sizes: [&[usize]; 10] = [
+        &[600, 61],
+        &[1500],
+        &[1400],
+        &[2500],
+        &[],
+        &[700, 700],
+        &[3000],
+        &[512],
+        &[300, 3000],
+        &[1500],
+    ];
     for (step, sizes) in sizes.iter().enumerate() {
         let content = step as u64 * 10;
         let commits = sizes.iter().enumerate().map(|(at, size)| {
@@ -26,8 +37,8 @@ fn run_script(world: &mut World) -> Result<(), String> {
         }
         append_these(&log, &world.timeline, commits)?;
         let goes_on = match step {
-            2 => world.checkpoint(&log)?,
-            1 | 5 => world.sync(&log)?,
+            2 | 5 => world.checkpoint(&log)? && world.free(&log)?,
+            1 | 7 => world.sync(&log)?,
             _ => !log.is_halted(),
         };
         if !goes_on {
@@ -84,12 +95,14 @@ fn open_with_a_crash_at_every_call(world: &World, crash_count: &mut u64) -> Resu
 #[test]
 fn a_stop_at_every_call_with_every_outcome_loses_nothing_acknowledged() {
     let settings = Settings { crash_percent: 0, interleave_percent: 0, ..Settings::PLAIN };
-    let mut crash_count = 0;
+    let (mut crash_count, mut reused_count) = (0, 0);
     for calls in 0.. {
         let mut world = World::quiet(calls, settings);
         world.disk.crash_after_calls(calls);
         run_script(&mut world).expect("the promises hold while it runs");
-        world.log = None;
+        let log = world.log.take().expect("it was open");
+        reused_count = reused_count.max(log.free_segments().reused_count);
+        drop(log);
         let is_over = !world.disk.has_crashed();
         for outcome in outcomes(&world) {
             let mut world = world.fork();
@@ -108,4 +121,5 @@ fn a_stop_at_every_call_with_every_outcome_loses_nothing_acknowledged() {
     }
     println!("crashes survived: {crash_count}");
     assert!(crash_count > 2000, "{crash_count}");
+    assert!(reused_count >= 2, "{reused_count}");
 }

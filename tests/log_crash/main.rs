@@ -8,7 +8,10 @@ mod every_call;
 mod failures;
 mod found_damage;
 mod groups;
+mod kept;
 mod model;
+mod reuse;
+mod scene;
 mod world;
 
 use model::{SYNC_FULL, Settings};
@@ -16,7 +19,10 @@ use world::search;
 
 fn must_hold(seeds: std::ops::Range<u64>, settings: Settings) {
     match search(seeds, settings) {
-        Ok(crashes) => println!("crashes survived: {crashes}"),
+        Ok(survived) => {
+            println!("{survived:?}");
+            assert!(survived.reused_count > 100, "segments are written over: {survived:?}");
+        }
         Err((seed, what)) => panic!("seed {seed}: {what}"),
     }
 }

@@ -1,5 +1,6 @@
 //! What the runs of a log are made of: commits, what the model knows of them, and random choices.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -96,6 +97,7 @@ pub(crate) fn options(broken: BrokenRules) -> LogOptions {
         background_sync_bytes: 4000,
         max_unsynced_bytes: 8000,
         reserve_bytes: 0,
+        max_free_segments: 2,
         broken,
     }
 }
@@ -182,6 +184,8 @@ pub(crate) struct Timeline {
     /// How many must be there after a kill.
     pub(crate) written: u64,
     pub(crate) next_content: u64,
+    /// Segments that were freed: nobody reads what they held.
+    pub(crate) freed: BTreeSet<SegmentId>,
 }
 
 pub(crate) type Shared = Arc<Mutex<Timeline>>;
@@ -227,8 +231,15 @@ pub(crate) fn segment_path(segment: SegmentId) -> PathBuf {
     Path::new(DIRECTORY).join(format!("{:020}.log", segment.0))
 }
 
+/// The file of a freed segment.
+pub(crate) fn free_path(segment: SegmentId) -> PathBuf {
+    Path::new(DIRECTORY).join(format!("{:020}.free", segment.0))
+}
+
 pub(crate) fn used_bytes(log: &CommitLog) -> u64 {
-    log.segments().iter().map(|segment| segment.length_bytes).sum()
+    let segments = log.segments();
+    let bytes: u64 = segments.iter().map(|segment| segment.length_bytes).sum();
+    bytes + log.free_segments().bytes
 }
 
 /// The fault of a full disk while syncing.

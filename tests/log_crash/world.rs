@@ -21,7 +21,7 @@ use tidelog::types::AppliedCommit;
 
 use crate::groups::{append_some, append_some_inside};
 use crate::model::{
-    DIRECTORY, ENGINE, Random, Settings, Shared, options, read_back, stop_disk, used_bytes,
+    DIRECTORY, ENGINE, Made, Random, Settings, Shared, options, read_back, stop_disk, used_bytes,
 };
 
 pub(crate) struct World {
@@ -33,12 +33,21 @@ pub(crate) struct World {
     pub(crate) log: Option<Arc<CommitLog>>,
     /// How many crashes were survived, those inside an open included.
     pub(crate) crash_count: u64,
+    /// How many segments were written over freed ones.
+    pub(crate) reused_count: u64,
     /// After damage: the first commit that it hit, and whether something proves that it was synced.
     pub(crate) damage: Option<(u64, bool)>,
 }
 
+/// What worlds went through.
+#[derive(Debug, Default)]
+pub(crate) struct Survived {
+    pub(crate) crash_count: u64,
+    pub(crate) reused_count: u64,
+}
+
 /// Runs a world by its seed to its end, or to the first promise that does not hold.
-pub(crate) fn run(seed: u64, settings: Settings) -> Result<u64, String> {
+pub(crate) fn run(seed: u64, settings: Settings) -> Result<Survived, String> {
     let mut world = World::new(seed, settings)?;
     for _ in 0..settings.lives {
         if !world.open()? {
@@ -50,16 +59,21 @@ pub(crate) fn run(seed: u64, settings: Settings) -> Result<u64, String> {
     if world.damage.is_none() {
         world.open()?;
     }
-    Ok(world.crash_count)
+    world.close();
+    Ok(Survived { crash_count: world.crash_count, reused_count: world.reused_count })
 }
 
 /// Runs many worlds; the first promise that does not hold, with the seed of its world.
 pub(crate) fn search(
     mut seeds: std::ops::Range<u64>,
     settings: Settings,
-) -> Result<u64, (u64, String)> {
-    seeds.try_fold(0, |crash_count, seed| {
-        run(seed, settings).map(|crashes| crash_count + crashes).map_err(|what| (seed, what))
+) -> Result<Survived, (u64, String)> {
+    seeds.try_fold(Survived::default(), |sum, seed| {
+        let survived = run(seed, settings).map_err(|what| (seed, what))?;
+        Ok(Survived {
+            crash_count: sum.crash_count + survived.crash_count,
+            reused_count: sum.reused_count + survived.reused_count,
+        })
     })
 }
 
@@ -97,6 +111,7 @@ impl World {
             applied,
             log: Some(Arc::new(log)),
             crash_count,
+            reused_count: 0,
             damage: None,
         })
     }
@@ -115,6 +130,7 @@ impl World {
             applied: log.first_place(),
             log: Some(Arc::new(log)),
             crash_count: 0,
+            reused_count: 0,
             damage: None,
         }
     }
@@ -130,13 +146,14 @@ impl World {
             applied: self.applied,
             log: None,
             crash_count: self.crash_count,
+            reused_count: self.reused_count,
             damage: self.damage,
         }
     }
 
     /// Opens the log, with up to three crashes on the way; `false` where damage made it refuse.
     pub(crate) fn open(&mut self) -> Result<bool, String> {
-        self.log = None;
+        self.close();
         let mut crashes = 0;
         for _ in 0..20 {
             if crashes < 3 && self.settings.crash_percent > 0 && self.random.chance(35) {
@@ -247,7 +264,9 @@ impl World {
             if place.sequence.0 != at as u64 + 1 {
                 return Err("a commit has another's place".into());
             }
-            read_back(log, &made.commit, place)?;
+            if !timeline.freed.contains(&place.segment) {
+                read_back(log, &made.commit, place)?;
+            }
         }
         if log.written().0 != last || log.synced().0 != last {
             return Err("what was recovered is not written and synced".into());
@@ -268,10 +287,10 @@ impl World {
             } else if self.random.chance(20) {
                 self.disk.set_capacity(None);
             }
-            let goes_on = match self.random.below(10) {
-                0..=5 => append_some(&log, &self.timeline, &mut self.random, self.settings)?,
-                6 | 7 => self.sync(&log)?,
-                8 => self.checkpoint(&log)?,
+            let goes_on = match self.random.below(12) {
+                0..=6 => append_some(&log, &self.timeline, &mut self.random, self.settings)?,
+                7 | 8 => self.sync(&log)?,
+                9 | 10 => self.checkpoint(&log)? && (self.random.chance(30) || self.free(&log)?),
                 _ => break,
             };
             if !goes_on {
@@ -333,10 +352,41 @@ impl World {
         Ok(true)
     }
 
+    /// Frees what lies before the log's begin; what it held cannot be read any more.
+    pub(crate) fn free(&mut self, log: &Arc<CommitLog>) -> Result<bool, String> {
+        for segment in log.segments() {
+            if segment.id >= self.applied.segment || log.is_halted() {
+                break;
+            }
+            self.timeline.lock().freed.insert(segment.id);
+            match log.free_segment(segment.id) {
+                Ok(_) => {}
+                Err(_) if self.disk.has_crashed() => return Ok(false),
+                Err(error) => return Err(format!("a segment cannot be freed: {error}")),
+            }
+            let timeline = self.timeline.lock();
+            let is_in = |made: &&Made| made.place.is_some_and(|at| at.segment == segment.id);
+            for made in timeline.made.iter().filter(is_in) {
+                let place = made.place.expect("it has one");
+                if !made.commit.batches.is_empty() && read_back(log, &made.commit, place).is_ok() {
+                    return Err(format!("commit {} is read from a freed segment", place.sequence));
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn close(&mut self) {
+        if let Some(log) = self.log.take() {
+            self.reused_count += log.free_segments().reused_count;
+        }
+    }
+
     /// Stops the process, and perhaps does damage.
     fn stop(&mut self) {
         // A failed sync has halted it: what was buffered may be gone although the machine runs on.
-        let has_failed = self.log.take().is_some_and(|log| log.is_halted());
+        let has_failed = self.log.as_ref().is_some_and(|log| log.is_halted());
+        self.close();
         if has_failed && !self.disk.has_crashed() {
             self.forget_buffered();
         }

@@ -56,7 +56,7 @@ fn counters(metrics: &Metrics) -> [Figure; 13] {
 }
 
 /// What removes records, and gives their space back.
-fn removals(metrics: &Metrics) -> [Figure; 12] {
+fn removals(metrics: &Metrics) -> [Figure; 13] {
     [
         ("removed_batches", "Record batches below log starts.", metrics.removed_batches.into()),
         ("removed_bytes", "Bytes of them.", metrics.removed_bytes.into()),
@@ -69,8 +69,13 @@ fn removals(metrics: &Metrics) -> [Figure; 12] {
             "Records the cleaner removed.",
             metrics.cleaner_removed_records.into(),
         ),
-        ("freed_segments", "Segments of the log removed.", metrics.freed_segments.into()),
+        ("freed_segments", "Segments of the log freed.", metrics.freed_segments.into()),
         ("freed_bytes", "Bytes of them.", metrics.freed_bytes.into()),
+        (
+            "reused_segments",
+            "Segments begun in the file of a freed one.",
+            metrics.reused_segments.into(),
+        ),
         (
             "relocated_batches",
             "Batches moved out of mostly dead segments.",
@@ -149,13 +154,15 @@ fn space(metrics: &Metrics) -> [Figure; 7] {
     ]
 }
 
-fn gauges(metrics: &Metrics) -> [Figure; 10] {
+fn gauges(metrics: &Metrics) -> [Figure; 12] {
     [
         ("queued_bytes", "Bytes in the commit queue.", metrics.queued_bytes.into()),
         ("unsynced_bytes", "Bytes a power loss could take.", metrics.unsynced_bytes.into()),
         ("index_memory_bytes", "Memory of the unflushed index.", metrics.index_memory_bytes.into()),
         ("log_size_bytes", "Bytes of all segments.", metrics.log_size_bytes.into()),
         ("segments", "Segments of the commit log.", metrics.segment_count.into()),
+        ("free_segments", "Freed ones kept to be reused.", metrics.free_segment_count.into()),
+        ("free_segment_bytes", "Bytes kept to be reused.", metrics.free_segment_bytes.into()),
         ("live_bytes", "Bytes of all readable batches.", metrics.live_bytes.into()),
         ("topics", "Topics.", metrics.topic_count.into()),
         ("partitions", "Partitions of all topics.", metrics.partition_count.into()),

@@ -188,6 +188,12 @@ impl File for SimulatedFile {
         Ok(state.inode(self.inode).bytes().len() as u64)
     }
 
+    fn link_count(&self) -> io::Result<u64> {
+        let state = self.process.shared.state.lock();
+        state.check_life(self.process.life)?;
+        Ok(state.link_count(self.inode))
+    }
+
     fn drop_cache(&self) -> io::Result<()> {
         self.process.change(Operation::DropCache, |state| {
             state.inode(self.inode).drop_cache();

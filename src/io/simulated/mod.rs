@@ -230,6 +230,17 @@ impl SimulatedDisk {
         state.sync_directory(directory).expect("the directory is there");
     }
 
+    /// Gives a file a second name in a directory that is there, durably and counted nowhere.
+    ///
+    /// # Panics
+    /// If the file or the directory is not there.
+    pub fn link(&self, from: &Path, to: &Path) {
+        let mut state = self.shared.state.lock();
+        state.link(from, to).expect("file and directory are there");
+        let directory = to.parent().expect("a file is in a directory");
+        state.sync_directory(directory).expect("the directory is there");
+    }
+
     /// Takes a file away, durably and counted nowhere.
     ///
     /// # Panics

@@ -205,6 +205,22 @@ impl State {
         Ok(())
     }
 
+    /// Gives a file a second name.
+    pub(super) fn link(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        let number = self.number();
+        let inode = self.find(from)?;
+        let (directory, name) = split(to)?;
+        let come = Some((name.to_owned(), inode));
+        self.directory(directory)?.change(NameChange { number, gone: None, come });
+        Ok(())
+    }
+
+    /// How many names a file has, as the process sees them.
+    pub(super) fn link_count(&self, inode: InodeId) -> u64 {
+        let names = self.directories.values().flat_map(|directory| directory.names.values());
+        names.filter(|named| **named == inode).count() as u64
+    }
+
     pub(super) fn sync_directory(&mut self, path: &Path) -> io::Result<()> {
         let directory = self.directory(path)?;
         directory.settle(u64::MAX);

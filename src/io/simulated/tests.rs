@@ -102,6 +102,24 @@ fn names_reach_the_device_in_their_order_when_the_directory_is_synced() {
 }
 
 #[test]
+fn a_second_name_shows_the_same_bytes_and_is_counted() {
+    let disk = disk();
+    let file = create(&disk, "a");
+    assert_eq!(file.link_count().unwrap(), 1);
+    disk.link(Path::new("/d/a"), Path::new("/d/b"));
+    assert_eq!(file.link_count().unwrap(), 2);
+    write(&file, 0, 1, 10).unwrap();
+    file.sync_data().unwrap();
+    disk.power_loss(PowerLoss::Nothing);
+    assert_eq!(contents(&disk, "b"), Some(vec![1; 10]));
+    disk.remove(Path::new("/d/a")).unwrap();
+    assert_eq!(disk.open(Path::new("/d/b")).unwrap().link_count().unwrap(), 1);
+    disk.link(Path::new("/d/b"), Path::new("/d/a"));
+    disk.vanish(Path::new("/d/b"));
+    assert_eq!(contents(&disk, "a"), Some(vec![1; 10]));
+}
+
+#[test]
 fn a_failed_sync_is_told_once_and_what_it_lost_shows_when_the_cache_is_dropped() {
     let disk = disk();
     let file = create(&disk, "a");

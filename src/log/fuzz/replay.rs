@@ -221,6 +221,7 @@ impl Chain {
                 previous_end: u64_at(segment, 48),
                 previous_sequence: CommitSequence(u64_at(segment, 56)),
                 synced: CommitSequence(u64_at(segment, 64)),
+                reused_bytes: 0,
             };
             if chain {
                 header.previous_crc = self.crc;

@@ -1,0 +1,120 @@
+//! How a segment comes into being (rule W3): of a new file, or of a freed one that is written over.
+//!
+//! INVARIANT (W3): the name is durable before the header is written, and the header before the
+//! first frame; so a file with frames has a header, and a file without a header of its own id has
+//! no commit.
+
+use std::io::IoSlice;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::free::FreeFiles;
+use super::segment::{MAX_SEGMENT_ID, Segment, SegmentHeader, file_name};
+use crate::error::{Corruption, StorageError};
+use crate::io::{File, Files, is_disk_full};
+use crate::rules::{BrokenRules, Rule};
+
+/// Why a segment did not come into being.
+#[derive(Debug)]
+pub(super) enum CreateFailure {
+    /// Nothing that matters has happened; a later try, under a later id, may succeed.
+    NotMade(StorageError),
+    /// A sync or a write failed in a way after which nothing may be trusted: halt.
+    Fatal(StorageError),
+}
+
+impl CreateFailure {
+    pub(super) fn into_error(self) -> StorageError {
+        match self {
+            Self::NotMade(error) | Self::Fatal(error) => error,
+        }
+    }
+}
+
+/// What segments are made of, and where.
+#[derive(Clone, Copy)]
+pub(super) struct Creator<'a> {
+    pub(super) files: &'a dyn Files,
+    pub(super) directory: &'a Path,
+    /// Freed segments, which are taken first.
+    pub(super) free: &'a FreeFiles,
+    pub(super) broken: BrokenRules,
+}
+
+impl Creator<'_> {
+    /// Makes a segment: its file, its name durable, its header, the header durable, in this order.
+    /// Only after that may a frame be written (W3). What the file was made of is added to the
+    /// header.
+    pub(super) fn make(&self, header: SegmentHeader) -> Result<Segment, CreateFailure> {
+        let segment = self.make_unsynced(header)?;
+        segment.sync().map_err(CreateFailure::Fatal)?;
+        Ok(segment)
+    }
+
+    /// All of [`Creator::make`] but the last step.
+    pub(super) fn make_unsynced(&self, header: SegmentHeader) -> Result<Segment, CreateFailure> {
+        if header.id.0 > MAX_SEGMENT_ID {
+            let what = "there is no id left for the segment behind it";
+            let error = Corruption::in_segment(header.previous_segment, 0, what);
+            return Err(CreateFailure::NotMade(error.into()));
+        }
+        let path = self.directory.join(file_name(header.id));
+        let wrap = |operation, error| StorageError::io(operation, &path, error);
+        let freed = self.free.take();
+        let is_reused = freed.is_some();
+        let (file, reused_bytes) = match freed {
+            Some(freed) => self.rename(&freed, &path).map_err(CreateFailure::NotMade)?,
+            None => (self.create(&path).map_err(|error| not_made(wrap("create", error)))?, 0),
+        };
+        self.sync_directory(is_reused)?;
+        let header = SegmentHeader { reused_bytes, ..header };
+        if let Err(error) = file.write_at(0, &[IoSlice::new(&header.encode())]) {
+            if !is_disk_full(&error) {
+                return Err(CreateFailure::Fatal(wrap("write", error)));
+            }
+            // What is left has no header of its own and no frame: it is dead, gone or not.
+            drop(self.files.remove(&path));
+            return Err(not_made(wrap("write", error)));
+        }
+        if is_reused {
+            self.free.count_reused();
+        }
+        Ok(Segment { id: header.id, path, file, reused_bytes })
+    }
+
+    fn create(&self, path: &Path) -> std::io::Result<Arc<dyn File>> {
+        match self.files.create(path) {
+            Err(_) if self.broken.breaks(Rule::W1SegmentIdOnce) => self.files.open(path),
+            created => created,
+        }
+    }
+
+    /// Gives a freed segment its new name; its length is what will lie behind the new frames.
+    fn rename(&self, freed: &Path, path: &Path) -> Result<(Arc<dyn File>, u64), StorageError> {
+        let renamed = self.files.rename(freed, path);
+        renamed.map_err(|error| StorageError::io("rename", freed, error))?;
+        let opened = self.files.open(path).and_then(|file| {
+            let length = file.length()?;
+            Ok((file, length))
+        });
+        opened.map_err(|error| {
+            drop(self.files.remove(path));
+            StorageError::io("open", path, error)
+        })
+    }
+
+    fn sync_directory(&self, is_reused: bool) -> Result<(), CreateFailure> {
+        let is_left_out = self.broken.breaks(Rule::W3DirectorySynced)
+            || is_reused && self.broken.breaks(Rule::W3RenameSynced);
+        if is_left_out {
+            return Ok(());
+        }
+        self.files.sync_directory(self.directory).map_err(|error| {
+            CreateFailure::Fatal(StorageError::io("sync the directory", self.directory, error))
+        })
+    }
+}
+
+fn not_made(error: StorageError) -> CreateFailure {
+    CreateFailure::NotMade(error)
+}

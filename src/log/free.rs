@@ -1,0 +1,213 @@
+//! Freed segments whose files are kept to be written over (rules F4, F5): a synced write over
+//! blocks that were written before is much cheaper than one that makes a file longer.
+//!
+//! A file is taken only if nothing can be wrong with it or meant by it: all that is in it was
+//! written while this log was open, without an error of any call on it; it has one name, since a
+//! second one may be somebody's copy; it is no longer than a segment should be. Files that an
+//! earlier open has kept were judged by that one, and are judged again as far as they show it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::LogOptions;
+use super::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, file_name, free_name};
+use crate::error::StorageError;
+use crate::io::Files;
+use crate::rules::{BrokenRules, Rule};
+use crate::types::{EngineId, SegmentId};
+
+/// What the log holds to be written over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct FreeSegments {
+    /// Files of freed segments.
+    pub count: u64,
+    /// Bytes of them, and of what lies behind the end of the segment that is being written.
+    pub bytes: u64,
+    /// How many of the segments that were begun since the log was opened were written over a freed
+    /// one.
+    pub reused_count: u64,
+}
+
+/// A file that is kept.
+#[derive(Debug, Clone, Copy)]
+struct FreeFile {
+    id: SegmentId,
+    length_bytes: u64,
+}
+
+/// The files that are kept.
+#[derive(Debug)]
+pub(super) struct FreeFiles {
+    files: Arc<dyn Files>,
+    directory: PathBuf,
+    max_count: usize,
+    max_length_bytes: u64,
+    broken: BrokenRules,
+    /// Held by whoever adds or removes files, over its calls; [`FreeFiles::take`] waits for nobody.
+    changing: Mutex<()>,
+    kept: Mutex<Vec<FreeFile>>,
+    /// Bytes behind the end of the segment that is being written.
+    tail_bytes: AtomicU64,
+    reused_count: AtomicU64,
+}
+
+impl FreeFiles {
+    pub(super) fn new(files: Arc<dyn Files>, directory: PathBuf, options: &LogOptions) -> Self {
+        Self {
+            files,
+            directory,
+            max_count: options.max_free_segments as usize,
+            max_length_bytes: options.segment_bytes,
+            broken: options.broken,
+            changing: Mutex::new(()),
+            kept: Mutex::default(),
+            tail_bytes: AtomicU64::new(0),
+            reused_count: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn state(&self) -> FreeSegments {
+        let kept = self.kept.lock();
+        let file_bytes: u64 = kept.iter().map(|file| file.length_bytes).sum();
+        FreeSegments {
+            count: kept.len() as u64,
+            bytes: file_bytes + self.tail_bytes.load(Ordering::Relaxed),
+            reused_count: self.reused_count.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(super) fn count_reused(&self) {
+        self.reused_count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Tells how many bytes lie behind the end of the segment that is being written.
+    pub(super) fn note_tail(&self, bytes: u64) {
+        self.tail_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Takes those of the files that an earlier open has kept which may be written over, as far as
+    /// there is room for them. Gives the others, which are to be removed. Nothing is changed yet.
+    pub(super) fn adopt(
+        &self,
+        engine: EngineId,
+        found: &[SegmentId],
+        first: SegmentId,
+    ) -> Vec<SegmentId> {
+        let mut kept = self.kept.lock();
+        let mut refused = Vec::new();
+        for &id in found {
+            let length = match kept.len() < self.max_count && id < first {
+                true => self.judge(&self.path(id), Some((engine, id))),
+                false => None,
+            };
+            match length {
+                Some(length_bytes) => kept.push(FreeFile { id, length_bytes }),
+                None => refused.push(id),
+            }
+        }
+        refused
+    }
+
+    /// The length of a file that may be written over. Its header, where that is asked for, must be
+    /// that of the segment which it was: a creation that does not finish shows it.
+    fn judge(&self, path: &Path, header: Option<(EngineId, SegmentId)>) -> Option<u64> {
+        let file = self.files.open(path).ok()?;
+        let is_alone = self.broken.breaks(Rule::F5OneLink) || file.link_count().ok()? == 1;
+        let length = file.length().ok()?;
+        let is_legal = (SEGMENT_HEADER_BYTES..=self.max_length_bytes).contains(&length);
+        if let Some((engine, id)) = header {
+            let mut block = [0; SEGMENT_HEADER_BYTES as usize];
+            file.read_at(0, &mut block).ok()?;
+            SegmentHeader::decode(&block, engine, id).ok()?;
+        }
+        (is_alone && is_legal).then_some(length)
+    }
+
+    /// Takes out the longest file that still has one name only; its path.
+    pub(super) fn take(&self) -> Option<PathBuf> {
+        loop {
+            let path = self.path(self.take_longest()?.id);
+            if self.judge(&path, None).is_some() {
+                return Some(path);
+            }
+            // The other name keeps what it shows.
+            drop(self.files.remove(&path));
+        }
+    }
+
+    fn take_longest(&self) -> Option<FreeFile> {
+        let mut kept = self.kept.lock();
+        let (at, _) = kept.iter().enumerate().max_by_key(|(_, file)| file.length_bytes)?;
+        Some(kept.swap_remove(at))
+    }
+
+    /// Keeps the file of a freed segment, durably, if it may be written over and there is room for
+    /// it: a longer one takes the place of a shorter. Else `false`, and nothing was done with it.
+    pub(super) fn keep(&self, id: SegmentId, is_clean: bool) -> Result<bool, StorageError> {
+        if self.max_count == 0 || !(is_clean || self.broken.breaks(Rule::F5CleanFile)) {
+            return Ok(false);
+        }
+        let _changing = self.changing.lock();
+        let path = self.directory.join(file_name(id));
+        let Some(length_bytes) = self.judge(&path, None) else { return Ok(false) };
+        if !self.make_room(length_bytes)? {
+            return Ok(false);
+        }
+        let free_path = self.path(id);
+        if self.files.rename(&path, &free_path).is_err() {
+            return Ok(false);
+        }
+        if let Err(error) = self.sync_directory() {
+            // Under which name it comes back is not known, so nobody may build on it.
+            drop(self.files.remove(&free_path));
+            return Err(error);
+        }
+        self.kept.lock().push(FreeFile { id, length_bytes });
+        Ok(true)
+    }
+
+    /// Whether there is room for a file, if need be in place of the shortest one.
+    fn make_room(&self, length_bytes: u64) -> Result<bool, StorageError> {
+        let mut kept = self.kept.lock();
+        if kept.len() < self.max_count {
+            return Ok(true);
+        }
+        let shortest = kept.iter().enumerate().min_by_key(|(_, file)| file.length_bytes);
+        let Some((at, _)) = shortest.filter(|(_, file)| file.length_bytes < length_bytes) else {
+            return Ok(false);
+        };
+        let shortest = kept.swap_remove(at);
+        drop(kept);
+        self.remove(shortest.id)?;
+        Ok(true)
+    }
+
+    /// Gives the space of all files back, durably.
+    pub(super) fn release(&self) -> Result<(), StorageError> {
+        let _changing = self.changing.lock();
+        let kept = std::mem::take(&mut *self.kept.lock());
+        if kept.is_empty() {
+            return Ok(());
+        }
+        kept.iter().try_for_each(|file| self.remove(file.id))?;
+        self.sync_directory()
+    }
+
+    fn remove(&self, id: SegmentId) -> Result<(), StorageError> {
+        let path = self.path(id);
+        self.files.remove(&path).map_err(|error| StorageError::io("remove", &path, error))
+    }
+
+    fn sync_directory(&self) -> Result<(), StorageError> {
+        let synced = self.files.sync_directory(&self.directory);
+        synced.map_err(|error| StorageError::io("sync the directory", &self.directory, error))
+    }
+
+    fn path(&self, id: SegmentId) -> PathBuf {
+        self.directory.join(free_name(id))
+    }
+}

@@ -1,0 +1,92 @@
+//! The room that the log may take: the reserve (rule E5), and what is kept to be written over.
+
+use super::CommitLog;
+use super::free::FreeSegments;
+use super::writer::Writer;
+use crate::error::StorageError;
+
+/// After a look at the free space, this much may be written before the next one.
+const BYTES_BETWEEN_SPACE_CHECKS: u64 = 16 * 1024 * 1024;
+
+impl CommitLog {
+    /// E5: refuses a group that would take the free space below the reserve, once nothing is kept
+    /// any more to be written over. The system is asked at most once in
+    /// [`BYTES_BETWEEN_SPACE_CHECKS`], but always when space was short.
+    pub(super) fn check_space(
+        &self,
+        writer: &mut Writer,
+        group_bytes: u64,
+    ) -> Result<(), StorageError> {
+        if self.options.reserve_bytes == 0 || group_bytes <= writer.unchecked_bytes {
+            return Ok(());
+        }
+        let mut free_bytes = self.free_bytes()?;
+        let room_in = |free_bytes: u64| free_bytes.saturating_sub(self.options.reserve_bytes);
+        if group_bytes > room_in(free_bytes) && self.free.state().bytes > 0 {
+            self.give_back(writer)?;
+            free_bytes = self.free_bytes()?;
+        }
+        let room = room_in(free_bytes);
+        if group_bytes > room {
+            return Err(self.disk_full(free_bytes));
+        }
+        writer.unchecked_bytes = room.min(BYTES_BETWEEN_SPACE_CHECKS.max(group_bytes));
+        Ok(())
+    }
+
+    fn free_bytes(&self) -> Result<u64, StorageError> {
+        self.files
+            .free_bytes(&self.directory)
+            .map_err(|error| StorageError::io("look at the free space of", &self.directory, error))
+    }
+
+    /// Gives back what is kept to be written over: files of freed segments, and the rest of the
+    /// one that is being written.
+    fn give_back(&self, writer: &mut Writer) -> Result<(), StorageError> {
+        self.cut_tail(writer);
+        self.free.release()
+    }
+
+    /// What is kept to be written over.
+    #[must_use]
+    pub fn free_segments(&self) -> FreeSegments {
+        self.free.state()
+    }
+
+    /// Gives the space of what is kept to be written over back to the disk, if that has less than
+    /// the reserve, or in any case.
+    ///
+    /// # Errors
+    /// What the system says, or that the log is halted (E3).
+    pub fn release_free(&self, only_if_short: bool) -> Result<(), StorageError> {
+        if self.free.state().bytes == 0 {
+            return Ok(());
+        }
+        self.progress.check_running()?;
+        let is_kept = only_if_short && self.free_bytes()? >= self.options.reserve_bytes;
+        if is_kept { Ok(()) } else { self.give_back(&mut self.writer.lock()) }
+    }
+
+    /// Leaves nothing behind the end of the log that an earlier use of its last file has left. For
+    /// the end of a log that is closed.
+    pub fn trim(&self) {
+        if self.progress.check_running().is_ok() {
+            self.cut_tail(&mut self.writer.lock());
+        }
+    }
+
+    /// Cuts off what an earlier use left behind the end of the segment that is being written. No
+    /// sync follows: where a crash takes the cut back, those bytes still fail by their segment id.
+    pub(super) fn cut_tail(&self, writer: &mut Writer) {
+        let is_longer = writer.stale_end > writer.position;
+        if is_longer && writer.segment.file.set_length(writer.position).is_err() {
+            self.segments.distrust(writer.segment.id);
+        }
+        writer.stale_end = 0;
+        self.note_tail(writer);
+    }
+
+    pub(super) fn note_tail(&self, writer: &Writer) {
+        self.free.note_tail(writer.stale_end.saturating_sub(writer.position));
+    }
+}
