@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use tidelog::error::{Place, StorageError};
-use tidelog::io::simulated::{ENOSPC, Fault, Operation, PowerLoss};
+use tidelog::io::simulated::{EIO, ENOSPC, Fault, Operation, PowerLoss};
 use tidelog::io::{Files, SimulatedDisk};
 use tidelog::log::{AppendFailure, LogOptions, SEGMENT_HEADER_BYTES};
 use tidelog::rules::{BrokenRules, Rule};
@@ -270,6 +270,37 @@ fn a_segment_of_the_log_under_another_name_is_refused_and_not_taken_for_a_freed_
         let StorageError::Corruption(found) = refused.unwrap_err() else { panic!("it is told") };
         assert_eq!(found.place, Place::File { path: segment_path(SegmentId(7)) });
     }
+}
+
+#[test]
+fn a_cut_of_a_reused_file_that_fails_halts_where_a_commit_depends_on_it_and_else_does_not() {
+    for operation in [Operation::SetLength, Operation::Sync] {
+        let scene = Scene::new(1);
+        let place = append_one(&scene.log, &small(5));
+        scene.log.sync(scene.log.written()).unwrap();
+        scene.disk.plan(Fault::next(Operation::Write, ENOSPC).after_bytes(200));
+        scene.disk.plan(Fault::next(operation, EIO));
+        let failed = append(&scene.log, &[small(6)]).unwrap_err();
+        assert!(matches!(failed, AppendFailure::Unknown(_)), "{operation:?}");
+        assert!(scene.log.is_halted());
+        let applied = scene.applied();
+        scene.disk.power_loss(PowerLoss::Random(9));
+        assert_eq!(open(&scene.disk, applied).1.last, place);
+    }
+    // What is stale behind the end of a segment that is left may stay there.
+    let scene = Scene::new(1);
+    let place = append_one(&scene.log, &small(5));
+    scene.log.leave_segment();
+    scene.disk.plan(Fault::next(Operation::SetLength, EIO));
+    let next = append_one(&scene.log, &big(6));
+    assert!(length_of(&scene.disk, &segment_path(place.segment)) > 7000);
+    assert!(scene.log.walk(place.segment, &mut |_| ()).unwrap());
+    scene.log.sync(scene.log.written()).unwrap();
+    // But that file is not written over again.
+    scene.log.free_segment(place.segment).unwrap();
+    assert!(free_names(&scene.disk).is_empty());
+    let applied = scene.applied();
+    assert_eq!((next.segment.0, applied.segment.0), (6, 4));
 }
 
 #[test]
