@@ -9,6 +9,7 @@
 //! - `TIDELOG_BENCH_DIR`: where to write (default: the system's temporary directory)
 //! - `TIDELOG_BENCH_BYTES`: payload bytes of a turn (default: 96 MiB)
 //! - `TIDELOG_BENCH_ROUNDS`: turns that each side takes (default: 7)
+//! - `TIDELOG_BENCH_BUFFERED`: 1 to commit buffered; the bare sides sync after every 16 MiB then
 
 #[path = "support/mod.rs"]
 mod support;
@@ -28,6 +29,9 @@ const SEGMENT_BYTES: u64 = 32 << 20;
 const RECORDS_PER_BATCH: usize = 100;
 const RECORD_BYTES: usize = 1014;
 
+/// How long the disk is left alone before each turn.
+const REST: Duration = Duration::from_millis(300);
+
 /// What one side did in all its turns.
 struct Side {
     name: &'static str,
@@ -42,6 +46,8 @@ impl Side {
 
     /// Commits batches until a turn is full, and times it.
     fn turn(&mut self, pool: &[Bytes], turn_bytes: u64, mut commit: impl FnMut(&Bytes)) {
+        // What the turn before has left to the disk is not this one's.
+        std::thread::sleep(REST);
         let watch = Stopwatch::start();
         let mut written = 0;
         for batch in pool.iter().cycle() {
@@ -75,11 +81,20 @@ impl Side {
 struct BareFile {
     file: File,
     position: u64,
+    synced: u64,
+}
+
+/// After how many bytes the bare sides sync where the engine syncs in the background.
+const SYNC_BYTES: u64 = 16 << 20;
+
+fn is_buffered() -> bool {
+    env_u64("TIDELOG_BENCH_BUFFERED", 0) > 0
 }
 
 impl BareFile {
     fn create(path: &Path) -> Self {
-        Self { file: File::create_new(path).expect("the file can be made"), position: 0 }
+        let file = File::create_new(path).expect("the file can be made");
+        Self { file, position: 0, synced: 0 }
     }
 
     /// One whose blocks were all written before.
@@ -97,7 +112,10 @@ impl BareFile {
         std::hint::black_box(crc32c::crc32c(&batch[21..]));
         self.file.write_all_at(batch, self.position).expect("the file can be written");
         self.position += batch.len() as u64;
-        self.file.sync_data().expect("the file can be synced");
+        if !is_buffered() || self.position - self.synced >= SYNC_BYTES {
+            self.file.sync_data().expect("the file can be synced");
+            self.synced = self.position;
+        }
     }
 }
 
@@ -124,7 +142,8 @@ impl Ours {
     fn commit(&self, batch: &Bytes) {
         let mut append = self.engine.append_transaction();
         append.batch(&self.partition, batch.clone()).expect("the batch is valid");
-        append.commit(Durability::Sync).expect("it is committed");
+        let durability = if is_buffered() { Durability::Buffered } else { Durability::Sync };
+        append.commit(durability).expect("it is committed");
     }
 
     /// Deletes all that was written, and frees its segments.
@@ -213,9 +232,10 @@ fn main() {
     let pool = batches(64, RECORDS_PER_BATCH, RECORD_BYTES);
     println!(
         "{}; one batch of {RECORDS_PER_BATCH} records of {RECORD_BYTES} bytes ({} bytes) a commit, \
-         synced, one thread, {} MB a turn, {rounds} turns a side",
+         {}, one thread, {} MB a turn, {rounds} turns a side",
         directory.describe(),
         pool[0].len(),
+        if is_buffered() { "buffered" } else { "synced" },
         turn_bytes / 1_000_000
     );
     if directory.is_in_memory() {

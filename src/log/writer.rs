@@ -24,6 +24,11 @@ use crate::types::{CommitSequence, SegmentId};
 
 const PADDING: [u8; FRAME_ALIGNMENT as usize] = [0; FRAME_ALIGNMENT as usize];
 
+/// What a file system caches and reads at a time.
+const PAGE_BYTES: u64 = 4096;
+
+const ZEROS: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
+
 /// One record batch of a frame, in the caller's own buffers.
 #[derive(Debug, Clone)]
 pub struct Payload {
@@ -122,6 +127,16 @@ pub(super) struct Writer {
     pub(super) heads: Vec<u8>,
 }
 
+impl Writer {
+    /// Bytes behind the end of a group that are written over with it, where an earlier use of the
+    /// file left some: of a page that is written only in part, and not cached, the system would
+    /// first read the rest from the device.
+    fn rest_of_page(&self, end: u64) -> usize {
+        let page_end = end.next_multiple_of(PAGE_BYTES).min(self.stale_end);
+        usize::try_from(page_end.saturating_sub(end)).expect("it is less than a page")
+    }
+}
+
 impl CommitLog {
     /// Gives the next group its place: waits until less than `max_unsynced_bytes` is unsynced
     /// (W8), looks at the free space (E5), and starts a new segment where the group does not fit
@@ -181,7 +196,9 @@ impl CommitLog {
         let placed_bytes = writer.placed_bytes.take().expect("place_group was called");
         assert!(group_bytes <= placed_bytes, "the group fits in its place");
 
-        let slices = gather(frames, &writer.heads);
+        let mut slices = gather(frames, &writer.heads);
+        let rest_of_page = &ZEROS[..writer.rest_of_page(end)];
+        slices.extend((!rest_of_page.is_empty()).then(|| IoSlice::new(rest_of_page)));
         if let Err(error) = writer.segment.file.write_at(writer.position, &slices) {
             return Err(self.take_back(writer, error));
         }
