@@ -8,10 +8,10 @@ use std::fmt;
 use std::ops::ControlFlow;
 
 use crate::catalog::Partition;
-use crate::error::{Corruption, Place, StorageError};
+use crate::error::StorageError;
 use crate::keyspace::{BatchEntry, IndexEntry, batch_key, batch_key_offset};
 use crate::record::{RecordBatch, TimestampType};
-use crate::shared::{Located, Shared, read_batch, visit};
+use crate::shared::{Located, Shared, damage, read_batch, visit};
 use crate::store::{Direction, Read};
 use crate::types::{
     Isolation, LeaderEpoch, NO_TIMESTAMP, Offset, PartitionId, TimestampMs, Visibility,
@@ -255,10 +255,8 @@ impl Lookup<'_> {
         mut visit: impl FnMut(FoundOffset) -> ControlFlow<()>,
     ) -> Result<(), StorageError> {
         let bytes = read_batch(&self.shared.pipeline, self.partition, located)?;
-        let corrupt = |_| Corruption {
-            place: Place::Batch { partition: self.partition, offset: located.entry.base_offset },
-            what: "the record batch cannot be decoded",
-        };
+        let what = "the record batch cannot be decoded";
+        let corrupt = |_| damage(&self.shared.pipeline, self.partition, located, what);
         let batch = RecordBatch::parse(bytes).map_err(corrupt)?;
         batch.verify_crc().map_err(corrupt)?;
         let is_log_time =

@@ -7,14 +7,14 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use crate::catalog::Topic;
-use crate::error::{Corruption, Place, StorageError};
+use crate::error::StorageError;
 use crate::keyspace::{
     PartitionRow, ProducerRow, decode_producer_key, partition_key, partition_range,
 };
 use crate::producer::AbortedSet;
 use crate::record::{Attributes, Record, RecordBatch};
 use crate::shared::{
-    Located, Shared, Snapshot as Pinned, aborted_transactions, locate, read_batch,
+    Located, Shared, Snapshot as Pinned, aborted_transactions, damage, locate, read_batch,
 };
 use crate::store::{Direction, Read};
 use crate::types::{Offset, PartitionId, ProducerId, TimestampMs};
@@ -282,10 +282,8 @@ impl Scan {
     fn decode(&self, current: &Current, located: &Located) -> Result<Vec<Record>, StorageError> {
         let id = current.id;
         let bytes = read_batch(&self.snapshot.shared.pipeline, id, located)?;
-        let corrupt = |_| Corruption {
-            place: Place::Batch { partition: id, offset: located.entry.base_offset },
-            what: "the record batch cannot be decoded",
-        };
+        let what = "the record batch cannot be decoded";
+        let corrupt = |_| damage(&self.snapshot.shared.pipeline, id, located, what);
         let batch = RecordBatch::parse(bytes).map_err(corrupt)?;
         batch.verify_crc().map_err(corrupt)?;
         let header = batch.header();
@@ -297,7 +295,7 @@ impl Scan {
             return Ok(Vec::new());
         }
         let records: Result<Vec<_>, _> = batch.records().collect();
-        Ok(records.map_err(corrupt)?)
+        records.map_err(corrupt)
     }
 
     fn wants(&self, current: &Current, record: &Record) -> bool {

@@ -2,12 +2,14 @@
 
 mod common;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use common::{TestEngine, append_batch, assert_verified, batch_of, offsets_of, one_partition};
 use tidelog::io::simulated::PowerLoss;
 use tidelog::rules::{BrokenRules, Rule};
-use tidelog::{Engine, GroupOffset, Partition, Record, ScanError};
+use tidelog::{
+    Engine, GroupOffset, Isolation, OffsetQuery, Partition, Record, ScanError, Visibility,
+};
 
 const SEGMENT_BYTES: u64 = 64 << 10;
 
@@ -243,6 +245,55 @@ fn f3_a_segment_is_not_written_over_while_an_older_pin_is_held() {
     assert_eq!(reused, 0);
     let (read, reused) = scan_while_segments_are_reused(BrokenRules::only(Rule::F3PinsHold));
     assert!(read.is_err() && reused > 0, "{reused}");
+}
+
+/// The oldest segment's file.
+fn oldest_segment(test: &TestEngine) -> PathBuf {
+    let names = files(test).into_iter().map(|(name, _)| name);
+    let oldest = names.filter(|name| name.ends_with(".log")).min().expect("there is one");
+    Path::new("/engine/log").join(oldest)
+}
+
+/// How many files are kept when a segment is freed in which this reader has found a wrong bit.
+fn kept_after(damage: bool, reader: &dyn Fn(&Engine, &Partition) -> bool) -> u64 {
+    let test = with_at_most(2);
+    let engine = test.open();
+    let partition = one_partition(&engine, "t", &[("cleanup.policy", "compact,delete")]);
+    for number in 0..17 {
+        let record = Record::new(format!("k{number}"), vec![7; 4000]).timestamp(number);
+        append_batch(&engine, &partition, batch_of(&[record]));
+    }
+    if damage {
+        test.disk.tamper(&oldest_segment(&test), |bytes| {
+            let at = bytes.windows(99).position(|part| part == [7; 99]).expect("a value is there");
+            bytes[at] ^= 1;
+        });
+    }
+    assert_eq!(reader(&engine, &partition), damage);
+    delete_most(&engine, &partition);
+    let _paused = engine.pause_cleaner();
+    round(&test, &engine);
+    assert_eq!(engine.metrics().freed_segments, 1);
+    free_file_count(&test)
+}
+
+#[test]
+fn f5_a_segment_in_which_any_reader_has_found_damage_is_not_written_over() {
+    let scan = |engine: &Engine, partition: &Partition| {
+        engine.snapshot().scan(partition.topic()).any(|record| record.is_err())
+    };
+    let look_up = |engine: &Engine, partition: &Partition| {
+        let query = OffsetQuery::Timestamp(0);
+        let visibility = Visibility::Applied;
+        engine.list_offset(partition, query, Isolation::Uncommitted, visibility).is_err()
+    };
+    let clean = |engine: &Engine, partition: &Partition| engine.clean_partition(partition).is_err();
+    let verify = |engine: &Engine, _: &Partition| !engine.verify().unwrap().is_content();
+    let readers: [&dyn Fn(&Engine, &Partition) -> bool; 4] = [&scan, &look_up, &clean, &verify];
+    for (at, reader) in readers.iter().enumerate() {
+        assert_eq!(kept_after(false, reader), 1, "reader {at}");
+        assert_eq!(kept_after(true, reader), 0, "reader {at}");
+    }
 }
 
 #[test]

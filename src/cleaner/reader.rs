@@ -115,7 +115,11 @@ impl<'a> Reader<'a> {
         located: &Located,
         place: Range<usize>,
     ) -> Result<UnpackedBatch<'_>, StorageError> {
-        let damaged = |_| damaged(self.partition, located);
+        let damaged = |_| {
+            // F5: what is found damaged is never written over.
+            self.shared.pipeline.log.distrust(located.entry.location.segment);
+            damaged(self.partition, located)
+        };
         let view = BatchView::parse(&self.buffer[place]).map_err(damaged)?;
         view.verify_crc().map_err(damaged)?;
         view.unpack().map_err(damaged)

@@ -126,6 +126,7 @@ impl Segments {
             StorageError::io("read", &self.directory.join(file_name(segment)), error)
         })?;
         if found < buffer.len() {
+            self.distrust(segment);
             return Err(damage("the segment ends before the batch does"));
         }
         Ok(())

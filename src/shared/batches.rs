@@ -200,18 +200,30 @@ fn check_and_stamp(
     bytes: &mut [u8],
 ) -> Result<(), StorageError> {
     let entry = &batch.entry;
-    let corrupt =
-        |what| Corruption { place: Place::Batch { partition, offset: entry.base_offset }, what };
     if bytes.len() < HEADER_BYTES {
-        return Err(corrupt("its index entry is shorter than a header").into());
+        let place = Place::Batch { partition, offset: entry.base_offset };
+        let what = "its index entry is shorter than a header";
+        return Err(Corruption { place, what }.into());
     }
     let is_the_batch = bytes[LENGTH_AT..LENGTH_END] == (bytes.len() as u32 - 12).to_be_bytes()
         && bytes[MAGIC_AT] == 2
         && bytes[CRC_AT..CRC_END] == entry.crc.to_be_bytes();
     if !is_the_batch && !pipeline.broken().breaks(Rule::W4ReadCompares) {
-        pipeline.log.distrust(entry.location.segment);
-        return Err(corrupt("the log holds other bytes at its place").into());
+        return Err(damage(pipeline, partition, batch, "the log holds other bytes at its place"));
     }
     stamp(bytes, entry.base_offset, entry.leader_epoch);
     Ok(())
+}
+
+/// The damage of a batch that the log holds otherwise than it was written. The file that holds it
+/// is not written over (rule F5).
+#[must_use]
+pub fn damage(
+    pipeline: &Pipeline,
+    partition: PartitionId,
+    batch: &Located,
+    what: &'static str,
+) -> StorageError {
+    pipeline.log.distrust(batch.entry.location.segment);
+    Corruption { place: Place::Batch { partition, offset: batch.entry.base_offset }, what }.into()
 }

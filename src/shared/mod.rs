@@ -18,7 +18,7 @@ mod touched;
 mod transactions;
 
 pub use aborted::aborted_transactions;
-pub use batches::{Located, locate, read_batch, read_batches, read_spans_into, visit};
+pub use batches::{Located, damage, locate, read_batch, read_batches, read_spans_into, visit};
 pub use cleaning::{CleanerLag, Cleaning};
 pub use contents::{count_live, live_in, named_among};
 pub use group_offsets::{

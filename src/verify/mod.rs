@@ -14,7 +14,7 @@ use crate::keyspace::{
     partition_range,
 };
 use crate::record::RecordBatch;
-use crate::shared::{Located, Shared, read_batch};
+use crate::shared::{Located, Shared, damage, read_batch};
 use crate::store::{Direction, Read};
 use crate::types::{Offset, PartitionId, TimestampMs};
 use crate::write_batch::Family;
@@ -166,7 +166,7 @@ impl Check<'_> {
 
     fn check_batch(&self, located: &Located) -> Result<(), StorageError> {
         let entry = &located.entry;
-        let corrupt = |what| StorageError::from(self.problem(entry.base_offset, what));
+        let corrupt = |what| damage(&self.shared.pipeline, self.partition, located, what);
         let bytes = read_batch(&self.shared.pipeline, self.partition, located)?;
         let batch = RecordBatch::parse(bytes).map_err(|_| corrupt("it is no record batch"))?;
         batch.verify_crc().map_err(|_| corrupt("its checksum does not match"))?;

@@ -49,6 +49,11 @@ fn only_files_that_nothing_is_wrong_with_are_kept() {
     assert!(!is_kept(&fail_read, 1));
     assert!(is_kept(&fail_read, 2));
     assert!(!is_kept(&|scene| scene.log.distrust(SegmentId(1)), 1));
+    let cut = |scene: &Scene| {
+        scene.disk.tamper(&segment_path(SegmentId(1)), |bytes| bytes.truncate(5000));
+        assert!(read_back(&scene.log, &big(1), scene.places[0]).is_err());
+    };
+    assert!(!is_kept(&cut, 1));
     let damage = |scene: &Scene| {
         scene.disk.flip_bit(&segment_path(SegmentId(1)), (SEGMENT_HEADER_BYTES + 9) * 8);
         assert!(!scene.log.walk(SegmentId(1), &mut |_| ()).unwrap());
