@@ -80,6 +80,8 @@ impl CommitLog {
     pub(super) fn cut_tail(&self, writer: &mut Writer) {
         let is_longer = writer.stale_end > writer.position;
         if is_longer && writer.segment.file.set_length(writer.position).is_err() {
+            // E4: where the segment is not left anyway, the next group goes to a new one.
+            writer.must_leave = true;
             self.segments.distrust(writer.segment.id);
         }
         writer.stale_end = 0;

@@ -304,6 +304,31 @@ fn a_cut_of_a_reused_file_that_fails_halts_where_a_commit_depends_on_it_and_else
 }
 
 #[test]
+fn e4_a_reused_segment_whose_rest_cannot_be_given_back_gets_no_more_commits() {
+    let reserve_bytes = 5000;
+    for is_short in [false, true] {
+        let options = LogOptions { reserve_bytes, ..options(BrokenRules::NONE) };
+        let scene = Scene::with(options, 1);
+        let (disk, log) = (&scene.disk, &scene.log);
+        let place = append_one(log, &small(5));
+        disk.plan(Fault::next(Operation::SetLength, EIO));
+        if is_short {
+            disk.set_capacity(Some(used_bytes(log) + reserve_bytes));
+            log.place_group(17 << 20, false).unwrap_err();
+            disk.set_capacity(None);
+        } else {
+            log.release_free(false).unwrap();
+        }
+        let next = append_one(log, &small(6));
+        assert_eq!((place.segment.0, next.segment.0), (5, 6), "{is_short}");
+        log.sync(log.written()).unwrap();
+        let applied = scene.applied();
+        disk.power_loss(PowerLoss::Nothing);
+        assert_eq!(open(disk, applied).1.last, next);
+    }
+}
+
+#[test]
 fn a_full_disk_takes_commits_in_freed_segments() {
     let scene = Scene::new(2);
     scene.disk.set_capacity(Some(used_bytes(&scene.log)));
