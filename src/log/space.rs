@@ -23,7 +23,8 @@ impl CommitLog {
         let mut free_bytes = self.free_bytes()?;
         let room_in = |free_bytes: u64| free_bytes.saturating_sub(self.options.reserve_bytes);
         if group_bytes > room_in(free_bytes) && self.free.state().bytes > 0 {
-            self.give_back(writer)?;
+            self.cut_tail(writer);
+            self.free.release()?;
             free_bytes = self.free_bytes()?;
         }
         let room = room_in(free_bytes);
@@ -38,13 +39,6 @@ impl CommitLog {
         self.files
             .free_bytes(&self.directory)
             .map_err(|error| StorageError::io("look at the free space of", &self.directory, error))
-    }
-
-    /// Gives back what is kept to be written over: files of freed segments, and the rest of the
-    /// one that is being written.
-    fn give_back(&self, writer: &mut Writer) -> Result<(), StorageError> {
-        self.cut_tail(writer);
-        self.free.release()
     }
 
     /// What is kept to be written over.
@@ -64,7 +58,12 @@ impl CommitLog {
         }
         self.progress.check_running()?;
         let is_kept = only_if_short && self.free_bytes()? >= self.options.reserve_bytes;
-        if is_kept { Ok(()) } else { self.give_back(&mut self.writer.lock()) }
+        if is_kept {
+            return Ok(());
+        }
+        // Commits go on while the files are removed.
+        self.cut_tail(&mut self.writer.lock());
+        self.free.release()
     }
 
     /// Leaves nothing behind the end of the log that an earlier use of its last file has left. For
@@ -80,9 +79,9 @@ impl CommitLog {
     pub(super) fn cut_tail(&self, writer: &mut Writer) {
         let is_longer = writer.stale_end > writer.position;
         if is_longer && writer.segment.file.set_length(writer.position).is_err() {
+            self.segments.distrust(writer.segment.id);
             // E4: where the segment is not left anyway, the next group goes to a new one.
             writer.must_leave = true;
-            self.segments.distrust(writer.segment.id);
         }
         writer.stale_end = 0;
         self.note_tail(writer);
