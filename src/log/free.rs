@@ -6,6 +6,7 @@
 //! second one may be somebody's copy; it is no longer than a segment should be. Files that an
 //! earlier open has kept were judged by that one, and are judged again as far as they show it.
 
+use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -89,26 +90,25 @@ impl FreeFiles {
         self.tail_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Takes those of the files that an earlier open has kept which may be written over, as far as
-    /// there is room for them. Gives the others, which are to be removed. Nothing is changed yet.
+    /// Takes those of the files that an earlier open has kept which may be written over, the
+    /// longest first, as far as there is room for them. Gives the others, which are to be removed.
+    /// Nothing is changed yet.
     pub(super) fn adopt(
         &self,
         engine: EngineId,
         found: &[SegmentId],
         first: SegmentId,
     ) -> Vec<SegmentId> {
-        let mut kept = self.kept.lock();
-        let mut refused = Vec::new();
-        for &id in found {
-            let length = match kept.len() < self.max_count && id < first {
-                true => self.judge(&self.path(id), Some((engine, id))),
-                false => None,
-            };
-            match length {
-                Some(length_bytes) => kept.push(FreeFile { id, length_bytes }),
-                None => refused.push(id),
-            }
-        }
+        let judge = |&id: &SegmentId| {
+            let length_bytes = self.judge(&self.path(id), Some((engine, id)))?;
+            Some(FreeFile { id, length_bytes })
+        };
+        let mut taken: Vec<_> = found.iter().filter(|&&id| id < first).filter_map(judge).collect();
+        taken.sort_by_key(|file| Reverse(file.length_bytes));
+        taken.truncate(self.max_count);
+        let is_refused = |id: &SegmentId| taken.iter().all(|file| file.id != *id);
+        let refused = found.iter().copied().filter(is_refused).collect();
+        *self.kept.lock() = taken;
         refused
     }
 

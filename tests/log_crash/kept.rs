@@ -14,7 +14,7 @@ use crate::model::{
     Commit, DIRECTORY, ENGINE, append, batch, free_path, options, read_back, segment_path,
     used_bytes,
 };
-use crate::scene::{Scene, append_one, big, free_names, names, open, open_with, small};
+use crate::scene::{Scene, append_one, big, free_names, length_of, names, open, open_with, small};
 
 #[test]
 fn only_files_that_nothing_is_wrong_with_are_kept() {
@@ -143,6 +143,23 @@ fn what_an_earlier_open_has_kept_is_used_up_to_the_limit_and_the_rest_removed() 
         assert!(free_names(&disk).is_empty(), "{id}");
         assert_eq!(log.first_place().segment.0, id.max(4) + 1);
     }
+}
+
+#[test]
+fn of_more_files_than_are_kept_an_open_takes_the_longest() {
+    let scene = Scene::new(0);
+    append_one(&scene.log, &small(5));
+    append_one(&scene.log, &big(6));
+    let applied = append_one(&scene.log, &big(7));
+    scene.log.sync(scene.log.written()).unwrap();
+    [5, 6].into_iter().for_each(|id| drop(scene.log.free_segment(SegmentId(id)).unwrap()));
+    let (disk, _) = scene.killed();
+    let long = length_of(&disk, &free_path(SegmentId(6)));
+    assert!(length_of(&disk, &free_path(SegmentId(5))) < long);
+    let one = LogOptions { max_free_segments: 1, ..options(BrokenRules::NONE) };
+    let (log, _) = open_with(&disk, applied, one).unwrap();
+    assert_eq!(length_of(&disk, &segment_path(log.first_place().segment)), long);
+    assert!(free_names(&disk).is_empty());
 }
 
 #[test]
