@@ -92,7 +92,11 @@ impl Creator<'_> {
     /// Gives a freed segment its new name; its length is what will lie behind the new frames.
     fn rename(&self, freed: &Path, path: &Path) -> Result<(Arc<dyn File>, u64), StorageError> {
         let renamed = self.files.rename(freed, path);
-        renamed.map_err(|error| StorageError::io("rename", freed, error))?;
+        renamed.map_err(|error| {
+            // Nobody knows of it any more, and it had an error (F5).
+            drop(self.files.remove(freed));
+            StorageError::io("rename", freed, error)
+        })?;
         let opened = self.files.open(path).and_then(|file| {
             let length = file.length()?;
             Ok((file, length))

@@ -193,8 +193,9 @@ impl FreeFiles {
         if kept.is_empty() {
             return Ok(());
         }
-        kept.iter().try_for_each(|file| self.remove(file.id))?;
-        self.sync_directory()
+        // One that cannot be removed keeps no other.
+        let removed = kept.iter().map(|file| self.remove(file.id)).fold(Ok(()), Result::and);
+        removed.and(self.sync_directory())
     }
 
     fn remove(&self, id: SegmentId) -> Result<(), StorageError> {

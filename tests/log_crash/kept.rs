@@ -163,6 +163,21 @@ fn of_more_files_than_are_kept_an_open_takes_the_longest() {
 }
 
 #[test]
+fn one_file_that_cannot_be_removed_keeps_no_other_from_being_given_back() {
+    for after_calls in 0..2 {
+        let scene = Scene::new(2);
+        scene.disk.plan(Fault::next(Operation::Remove, EIO).after_calls(after_calls));
+        assert!(scene.log.release_free(false).is_err());
+        assert_eq!(free_names(&scene.disk).len(), 1);
+        assert_eq!(scene.log.free_segments().count, 0);
+        // The next open takes it.
+        let (disk, applied) = scene.killed();
+        assert_eq!(open(&disk, applied).0.free_segments().reused_count, 1);
+        assert!(free_names(&disk).is_empty());
+    }
+}
+
+#[test]
 fn the_limit_may_be_changed_between_two_opens() {
     let (disk, applied) = Scene::new(2).killed();
     let none = LogOptions { max_free_segments: 0, ..options(BrokenRules::NONE) };
@@ -234,6 +249,7 @@ fn a_freed_segment_that_cannot_be_made_the_next_one_refuses_the_group_or_halts()
         let refused = append(&scene.log, &[big(5)]).unwrap_err();
         assert!(matches!(refused, AppendFailure::NotWritten(_)), "{operation:?}");
         assert_eq!(scene.log.is_halted(), halts, "{operation:?}");
+        assert!(free_names(&scene.disk).is_empty(), "no file is there that nobody knows of");
         let goes_on = !halts;
         if goes_on {
             let place = append_one(&scene.log, &big(5));
