@@ -60,6 +60,7 @@ impl Creator<'_> {
         }
         let path = self.directory.join(file_name(header.id));
         let wrap = |operation, error| StorageError::io(operation, &path, error);
+        let naming = self.free.naming();
         let freed = self.free.take();
         let is_reused = freed.is_some();
         let (file, reused_bytes) = match freed {
@@ -67,6 +68,7 @@ impl Creator<'_> {
             None => (self.create(&path).map_err(|error| not_made(wrap("create", error)))?, 0),
         };
         self.sync_directory(is_reused)?;
+        drop(naming);
         let header = SegmentHeader { reused_bytes, ..header };
         if let Err(error) = file.write_at(0, &[IoSlice::new(&header.encode())]) {
             if !is_disk_full(&error) {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::LogOptions;
 use super::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, file_name, free_name};
@@ -48,8 +48,9 @@ pub(super) struct FreeFiles {
     max_count: usize,
     max_length_bytes: u64,
     broken: BrokenRules,
-    /// Held by whoever adds or removes files, over its calls; [`FreeFiles::take`] waits for nobody.
-    changing: Mutex<()>,
+    /// Held over changes of names up to the sync of the directory that makes them durable: where
+    /// that fails, it must not take what another has changed with it, whose own sync then succeeds.
+    naming: Mutex<()>,
     kept: Mutex<Vec<FreeFile>>,
     /// Bytes behind the end of the segment that is being written.
     tail_bytes: AtomicU64,
@@ -64,7 +65,7 @@ impl FreeFiles {
             max_count: options.max_free_segments as usize,
             max_length_bytes: options.segment_bytes,
             broken: options.broken,
-            changing: Mutex::new(()),
+            naming: Mutex::new(()),
             kept: Mutex::default(),
             tail_bytes: AtomicU64::new(0),
             reused_count: AtomicU64::new(0),
@@ -145,13 +146,28 @@ impl FreeFiles {
         Some(kept.swap_remove(at))
     }
 
+    /// Excludes all others who change names in the directory, until the change is synced.
+    pub(super) fn naming(&self) -> MutexGuard<'_, ()> {
+        self.naming.lock()
+    }
+
+    /// Keeps the file of a freed segment to be written over, or removes it; durably.
+    pub(super) fn keep_or_remove(&self, id: SegmentId, is_clean: bool) -> Result<(), StorageError> {
+        let _naming = self.naming();
+        if self.keep(id, is_clean)? {
+            return Ok(());
+        }
+        let path = self.directory.join(file_name(id));
+        self.files.remove(&path).map_err(|error| StorageError::io("remove", &path, error))?;
+        self.sync_directory()
+    }
+
     /// Keeps the file of a freed segment, durably, if it may be written over and there is room for
     /// it: a longer one takes the place of a shorter. Else `false`, and nothing was done with it.
-    pub(super) fn keep(&self, id: SegmentId, is_clean: bool) -> Result<bool, StorageError> {
+    fn keep(&self, id: SegmentId, is_clean: bool) -> Result<bool, StorageError> {
         if self.max_count == 0 || !(is_clean || self.broken.breaks(Rule::F5CleanFile)) {
             return Ok(false);
         }
-        let _changing = self.changing.lock();
         let path = self.directory.join(file_name(id));
         let Some(length_bytes) = self.judge(&path, None) else { return Ok(false) };
         if !self.make_room(length_bytes)? {
@@ -188,7 +204,7 @@ impl FreeFiles {
 
     /// Gives the space of all files back, durably.
     pub(super) fn release(&self) -> Result<(), StorageError> {
-        let _changing = self.changing.lock();
+        let _naming = self.naming();
         let kept = std::mem::take(&mut *self.kept.lock());
         if kept.is_empty() {
             return Ok(());

@@ -3,7 +3,7 @@
 use super::CommitLog;
 use super::frame::FrameSeed;
 use super::replay::{FrameReader, Window};
-use super::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader, file_name};
+use super::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader};
 use crate::error::StorageError;
 use crate::types::SegmentId;
 
@@ -69,13 +69,7 @@ impl CommitLog {
         self.progress.check_running()?;
         // From here on nobody begins to read it.
         let Some((length_bytes, is_clean)) = self.segments.forget(id) else { return Ok(0) };
-        if self.free.keep(id, is_clean)? {
-            return Ok(length_bytes);
-        }
-        let path = self.directory.join(file_name(id));
-        self.files.remove(&path).map_err(|error| StorageError::io("remove", &path, error))?;
-        let synced = self.files.sync_directory(&self.directory);
-        synced.map_err(|error| StorageError::io("sync the directory", &self.directory, error))?;
+        self.free.keep_or_remove(id, is_clean)?;
         Ok(length_bytes)
     }
 

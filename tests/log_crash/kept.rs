@@ -152,7 +152,9 @@ fn of_more_files_than_are_kept_an_open_takes_the_longest() {
     append_one(&scene.log, &big(6));
     let applied = append_one(&scene.log, &big(7));
     scene.log.sync(scene.log.written()).unwrap();
-    [5, 6].into_iter().for_each(|id| drop(scene.log.free_segment(SegmentId(id)).unwrap()));
+    for id in [5, 6] {
+        scene.log.free_segment(SegmentId(id)).unwrap();
+    }
     let (disk, _) = scene.killed();
     let long = length_of(&disk, &free_path(SegmentId(6)));
     assert!(length_of(&disk, &free_path(SegmentId(5))) < long);

@@ -10,6 +10,7 @@ mod found_damage;
 mod groups;
 mod kept;
 mod model;
+mod names;
 mod reuse;
 mod scene;
 mod world;
