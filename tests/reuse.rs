@@ -254,8 +254,11 @@ fn oldest_segment(test: &TestEngine) -> PathBuf {
     Path::new("/engine/log").join(oldest)
 }
 
+/// Reads a partition; tells whether it has found damage.
+type Reader = fn(&Engine, &Partition) -> bool;
+
 /// How many files are kept when a segment is freed in which this reader has found a wrong bit.
-fn kept_after(damage: bool, reader: &dyn Fn(&Engine, &Partition) -> bool) -> u64 {
+fn kept_after(damage: bool, reader: Reader) -> u64 {
     let test = with_at_most(2);
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[("cleanup.policy", "compact,delete")]);
@@ -289,8 +292,8 @@ fn f5_a_segment_in_which_any_reader_has_found_damage_is_not_written_over() {
     };
     let clean = |engine: &Engine, partition: &Partition| engine.clean_partition(partition).is_err();
     let verify = |engine: &Engine, _: &Partition| !engine.verify().unwrap().is_content();
-    let readers: [&dyn Fn(&Engine, &Partition) -> bool; 4] = [&scan, &look_up, &clean, &verify];
-    for (at, reader) in readers.iter().enumerate() {
+    let readers: [Reader; 4] = [scan, look_up, clean, verify];
+    for (at, reader) in readers.into_iter().enumerate() {
         assert_eq!(kept_after(false, reader), 1, "reader {at}");
         assert_eq!(kept_after(true, reader), 0, "reader {at}");
     }
