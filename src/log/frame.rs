@@ -39,7 +39,7 @@ pub(super) const PAYLOAD_CRC_AT: std::ops::Range<usize> = 17..21;
 /// Bytes of a payload's entry in the table.
 pub(super) const TABLE_ENTRY_BYTES: usize = 8;
 
-const MAGIC: [u8; 4] = *b"tlf\x01";
+pub(super) const MAGIC: [u8; 4] = *b"tlf\x01";
 /// The checksum covers what lies behind it.
 const SUMMED_FROM: usize = 8;
 

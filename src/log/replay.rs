@@ -6,8 +6,8 @@
 use std::ops::Range;
 
 use super::frame::{
-    FRAME_ALIGNMENT, FRAME_HEADER_BYTES, FrameHeader, FrameSeed, MIN_PAYLOAD_BYTES, PAYLOAD_CRC_AT,
-    PAYLOAD_SUMMED_FROM, table_entries,
+    FRAME_ALIGNMENT, FRAME_HEADER_BYTES, FrameHeader, FrameSeed, MAGIC, MIN_PAYLOAD_BYTES,
+    PAYLOAD_CRC_AT, PAYLOAD_SUMMED_FROM, table_entries,
 };
 use super::segment::Segment;
 use crate::error::{Corruption, StorageError};
@@ -122,6 +122,18 @@ impl<'s> Window<'s> {
         })?;
         self.bytes.truncate(found);
         Ok(())
+    }
+
+    /// The first place from this one on at which a frame may start, as far as its magic and the
+    /// bytes in memory tell: there is none before it.
+    fn next_magic(&mut self, position: u64) -> Result<u64, StorageError> {
+        if self.get(position, FRAME_HEADER_BYTES)?.is_none() {
+            return Ok(position);
+        }
+        let ahead = &self.bytes[(position - self.start) as usize..];
+        let places = ahead.chunks_exact(FRAME_ALIGNMENT as usize);
+        let passed = places.take_while(|place| !place.starts_with(&MAGIC)).count() as u64;
+        Ok(position + passed * FRAME_ALIGNMENT)
     }
 
     /// Shows the bytes of a place piece by piece; `false` where it reaches beyond the end.
@@ -306,6 +318,11 @@ impl FrameReader {
         let length = window.end.saturating_sub(position);
         let mut allowance = SCAN_ALLOWANCE_BYTES + length.saturating_mul(4);
         while position + FRAME_HEADER_BYTES as u64 <= window.end {
+            let likely = window.next_magic(position)?;
+            if likely > position {
+                position = likely;
+                continue;
+            }
             if let Some(header) = self.candidate(&mut window, position)?.filter(&mut wanted) {
                 if self.sum_holds(&mut head_window, &header)? {
                     return Ok(Some(header));

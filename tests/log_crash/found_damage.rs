@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tidelog::error::{Place, StorageError};
 use tidelog::io::SimulatedDisk;
 use tidelog::io::simulated::PowerLoss;
-use tidelog::log::{CommitLog, RecoveredLog};
+use tidelog::log::{CommitLog, LogOptions, RecoveredLog, SEGMENT_HEADER_BYTES};
 use tidelog::rules::BrokenRules;
 use tidelog::types::{AppliedCommit, CommitSequence, EngineId, SegmentId};
 
@@ -296,4 +296,29 @@ fn the_log_of_an_interrupted_creation_is_made_anew_and_one_with_commits_is_kept(
     assert_eq!(log.first_place().segment, SegmentId(2), "no id is given twice");
     append(&log, &[Commit::new(1, Vec::new())]).unwrap();
     assert!(matches!(create(9), Err(StorageError::Corruption(_))));
+}
+
+#[test]
+fn a_frame_that_tells_of_a_sync_is_found_wherever_it_lies_in_what_is_read_at_once() {
+    // What is looked at in one piece; the search begins behind the segment's header.
+    let piece = 256 * 1024;
+    for (pieces, step) in (1..=2).flat_map(|pieces| (-12..=2).map(move |step| (pieces, step))) {
+        let wanted = (SEGMENT_HEADER_BYTES + pieces * piece).strict_add_signed(step * 8);
+        let disk = SimulatedDisk::new(5);
+        let (files, directory) = (disk.process(), Path::new(DIRECTORY));
+        let large = LogOptions { segment_bytes: 1 << 20, ..options(BrokenRules::NONE) };
+        let log = CommitLog::create(files, directory, ENGINE, large).unwrap();
+        let first_place = log.first_place();
+        let with_bytes = |bytes| Commit::new(1, vec![vec![0; bytes]]).frame_bytes();
+        let payload_bytes = wanted - SEGMENT_HEADER_BYTES - with_bytes(0);
+        append(&log, &[Commit::new(1, vec![batch(1, payload_bytes as usize)])]).unwrap();
+        log.sync(log.written()).unwrap();
+        let last = append(&log, &[Commit::new(2, vec![batch(2, 61)])]).unwrap()[0];
+        assert_eq!(last.position, wanted);
+        disk.kill();
+        disk.flip_bit(&segment_path(first_place.segment), (SEGMENT_HEADER_BYTES + 9) * 8);
+        let place = place_of(open(&disk, first_place).map(drop).unwrap_err());
+        let lost = CommitSequence(1);
+        assert_eq!(place, Place::Commits { first: lost, last: lost }, "{pieces} {step}");
+    }
 }
