@@ -252,3 +252,58 @@ fn whichever_commit_is_the_last_each_keys_newest_value_is_there() {
     }
     assert!(is_over);
 }
+
+#[test]
+fn a_tombstone_outlives_its_keys_older_values_by_its_time_wherever_the_pass_before_was_stopped() {
+    let is_gone = |record: &Record| record.key.as_deref() == Some(b"gone");
+    let of_gone = |side: &Side| {
+        let records = records_of(&side.engine, &side.partition).into_iter().filter(is_gone);
+        records.map(|record| record.value.is_some()).collect::<Vec<bool>>()
+    };
+    // The older value is below the first dirty offset, or is not; the dirty part is read once or
+    // twice.
+    for (is_clean, memory_bytes) in [(false, None), (true, None), (false, Some(8 * 40))] {
+        let mut outlived = 0;
+        for stop_at in 0.. {
+            let side = Side::new(memory_bytes);
+            let (engine, partition) = (&side.engine, &side.partition);
+            for index in 0..5 {
+                // Each value fills a commit of its own.
+                let own = Record::new(format!("own{index}"), vec![b'v'; 600 << 10]);
+                let record = match index {
+                    0 => Record::new("gone", "v"),
+                    3 => Record::tombstone("gone"),
+                    _ => Record::new("k", "v"),
+                };
+                let records = [record.timestamp(NOW_MS), own.timestamp(NOW_MS)];
+                append_batch(engine, partition, batch_of(&records));
+                if index == 0 && is_clean {
+                    assert!(side.clean().unwrap().is_finished);
+                }
+            }
+            let mut calls = 0;
+            let pass = engine.clean_partition_at(partition, |_| {
+                calls += 1;
+                if calls > stop_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            if pass.unwrap().unwrap().is_finished {
+                break;
+            }
+            // Behind the horizon, if there is one, a reader gets the value, and is slow.
+            side.test.clock.advance_ms(60_000);
+            let before = of_gone(&side);
+            assert!(side.clean().unwrap().is_finished);
+            if before == [true, false] {
+                assert_eq!(of_gone(&side), [false], "stopped at {stop_at}");
+                side.test.clock.advance_ms(4_999);
+                side.clean();
+                assert_eq!(of_gone(&side), [false], "stopped at {stop_at}");
+                outlived += 1;
+            }
+            side.test.clock.advance_ms(5_000);
+            side.clean();
+            assert!(of_gone(&side).is_empty(), "stopped at {stop_at}");
+        }
+        assert!(outlived > 5, "the value was there {outlived} times");
+    }
+}

@@ -109,7 +109,8 @@ fn filter_records(
     has_newer: &[bool],
     retention: &Retention,
 ) -> Result<Filtered, FilterError> {
-    let before = header.delete_horizon_ms();
+    let written = header.delete_horizon_ms();
+    let before = written.filter(|_| retention.trusts_horizons);
     let judged = records.iter().zip(has_newer);
     let stay = judged.filter(|(record, newer)| stays(retention, record, **newer, before));
     let stay = stay.map(|(record, _)| record);
@@ -122,9 +123,9 @@ fn filter_records(
     if kept_count == 0 {
         return Ok(Filtered::Emptied);
     }
-    let after = if has_tombstone { before.or(Some(retention.horizon)) } else { before };
+    let after = if has_tombstone { before.or(Some(retention.horizon)) } else { written };
     let horizon = after.filter(|_| sees_tombstone);
-    if kept_count == records.len() && after == before {
+    if kept_count == records.len() && after == written {
         return Ok(Filtered::Unchanged { horizon });
     }
     let mut kept = Vec::with_capacity(kept_count);
@@ -148,7 +149,7 @@ mod tests {
 
     fn filtered_as(role: Role, bytes: &[u8], keys: &KeyMap, end: i64, now: i64) -> Filtered {
         let batch = BatchView::parse(bytes).unwrap().unpack().unwrap();
-        let retention = Retention { end, now, horizon: now + 1000 };
+        let retention = Retention { end, now, horizon: now + 1000, trusts_horizons: true };
         filter(&batch, role, &retention, Newer::Looked(keys)).unwrap()
     }
 

@@ -44,7 +44,7 @@ impl Pass<'_> {
             let (_pin, part) = self.reader.locate(start, bound, u64::MAX)?;
             bound = start;
             end = end.max(part.last().map_or(0, |last| last.last_offset + 1));
-            let retention = Retention { end, now: self.now, horizon: self.horizon };
+            let retention = self.retention(end);
             let mut rest = &part[..];
             while !rest.is_empty() {
                 let (before, run) = rest.split_at(rest.len() - run_of(rest.iter().rev()));

@@ -52,6 +52,7 @@ pub(super) fn run(
         next_horizon: TimestampMs::MAX,
         last_batches: LastBatches::look_up(shared, partition),
         roles: Roles::default(),
+        takes_older: false,
     };
     match pass.run(survey) {
         Ok(()) | Err(Stop::Told) => Ok(pass.figures()),
@@ -70,6 +71,8 @@ pub(super) struct Pass<'a> {
     pub(super) next_horizon: TimestampMs,
     pub(super) last_batches: LastBatches,
     roles: Roles,
+    /// Whether records go in this pass because of newer ones, as far as is known yet.
+    takes_older: bool,
 }
 
 impl Pass<'_> {
@@ -80,7 +83,9 @@ impl Pass<'_> {
             self.rewrite(&learned, plan.first_dirty)?;
             learned
         } else {
-            let learned = Learned::Gathered(gather(&mut self.reader, plan)?);
+            let gathered = gather(&mut self.reader, plan)?;
+            self.takes_older = gathered.takes_older;
+            let learned = Learned::Gathered(gathered);
             self.rewrite(&learned, Offset::MAX)?;
             learned
         };
@@ -102,6 +107,10 @@ impl Pass<'_> {
             let marks = state.watermarks();
             (marks.log_start, marks.last_stable)
         })
+    }
+
+    pub(super) fn retention(&self, end: Offset) -> Retention {
+        Retention { end, now: self.now, horizon: self.horizon, trusts_horizons: true }
     }
 
     /// Goes through all batches that begin below the end of what was learned and end below
@@ -192,19 +201,26 @@ impl Pass<'_> {
         let partition = self.reader.partition;
         let mut judge = Judge {
             partition,
-            retention: Retention { end: learned.end(), now: self.now, horizon: self.horizon },
+            retention: self.retention(learned.end()),
             last_stable,
             last_batches: &self.last_batches,
             next_horizon: &mut self.next_horizon,
         };
-        let roles = &mut self.roles;
+        let (roles, takes_older) = (&mut self.roles, &mut self.takes_older);
+        let first_dirty = self.figures.from;
         let mut items = Vec::new();
         let look = &mut |located: &Located, batch: &UnpackedBatch<'_>| {
             let damaged_by = |_: RecordError| damaged(partition, located);
             let role = roles.of(batch, aborted).map_err(damaged_by)?;
             let newer = learned.newer(located);
+            // A tombstone outlives the older records of its key by its whole time, also where a
+            // pass that ended early had stamped it first.
+            let is_dirty = located.entry.base_offset >= first_dirty;
+            judge.retention.trusts_horizons = !(is_dirty && *takes_older);
             let filtered = filter(batch, role, &judge.retention, newer);
-            items.extend(judge.item(located, batch.header(), filtered)?);
+            let item = judge.item(located, batch.header(), filtered)?;
+            *takes_older |= !is_dirty && item.is_some();
+            items.extend(item);
             Ok(ControlFlow::Continue(()))
         };
         match self.reader.read(run, look)? {
