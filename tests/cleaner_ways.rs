@@ -8,8 +8,8 @@ mod common;
 use std::ops::ControlFlow;
 
 use common::{
-    NOW_MS, TestEngine, append, append_batch, assert_verified, batch_of, batches_of, one_partition,
-    records_of,
+    NOW_MS, TestEngine, append, append_batch, assert_verified, batch_of, batches_of, described,
+    one_partition, records_of,
 };
 use tidelog::record::{BatchBuilder, MarkerKind};
 use tidelog::types::ProducerIdentity;
@@ -305,5 +305,37 @@ fn a_tombstone_outlives_its_keys_older_values_by_its_time_wherever_the_pass_befo
             assert!(of_gone(&side).is_empty(), "stopped at {stop_at}");
         }
         assert!(outlived > 5, "the value was there {outlived} times");
+    }
+}
+
+#[test]
+fn the_figures_of_a_pass_are_what_it_has_committed_wherever_it_is_stopped() {
+    // The dirty part is read once, and twice.
+    for memory_bytes in [None, Some(8 * 40)] {
+        for stop_at in 0.. {
+            let side = Side::new(memory_bytes);
+            let (engine, partition) = (&side.engine, &side.partition);
+            for index in 0..5 {
+                let own = Record::new(format!("own{index}"), vec![b'v'; 600 << 10]);
+                append_batch(engine, partition, batch_of(&[Record::new("k", "v"), own]));
+            }
+            let before = described(engine, partition);
+            let mut calls = 0;
+            let pass = engine.clean_partition_at(partition, |_| {
+                calls += 1;
+                if calls > stop_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            let pass = pass.unwrap().unwrap();
+            let after = described(engine, partition);
+            let removed_records = before.record_count - after.record_count;
+            assert_eq!(pass.removed_records, removed_records, "stopped at {stop_at}");
+            assert_eq!(engine.metrics().cleaner_removed_records, removed_records);
+            let removed_bytes = before.size_bytes - after.size_bytes;
+            assert_eq!(pass.replaced_bytes - pass.written_bytes, removed_bytes);
+            if pass.is_finished {
+                assert_eq!(removed_records, 4);
+                break;
+            }
+        }
     }
 }

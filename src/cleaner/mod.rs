@@ -56,6 +56,7 @@ pub use round::{CleanerRound, clean_partition, clean_round};
 use std::ops::ControlFlow;
 
 use crate::types::Offset;
+use change::Item;
 
 /// What a pass asks before it goes on, with the bytes that it has read or will write since it last
 /// asked: it may wait here to keep a rate, or end the pass between two commits.
@@ -101,5 +102,15 @@ impl CleanerPass {
             written_bytes: 0,
             commits: 0,
         }
+    }
+
+    fn add(&mut self, item: &Item) {
+        let entry = &item.expected.entry;
+        let (new_bytes, kept_records) = item.replacement.as_ref().map_or((0, 0), |new| {
+            (new.bytes.len() as u64, u64::from(new.header.record_count().unsigned_abs()))
+        });
+        self.removed_records += u64::from(entry.record_count) - kept_records;
+        self.replaced_bytes += u64::from(entry.location.length_bytes);
+        self.written_bytes += new_bytes;
     }
 }

@@ -231,15 +231,8 @@ impl Pass<'_> {
 
     /// Changes a batch in this commit or the next.
     pub(super) fn push(&mut self, item: Item) -> Result<(), Stop> {
-        let entry = &item.expected.entry;
-        let (new_bytes, kept_records) = item.replacement.as_ref().map_or((0, 0), |new| {
-            (new.bytes.len(), u64::from(new.header.record_count().unsigned_abs()))
-        });
-        self.figures.removed_records += u64::from(entry.record_count) - kept_records;
-        self.figures.replaced_bytes += u64::from(entry.location.length_bytes);
-        self.figures.written_bytes += new_bytes as u64;
         self.next_horizon = self.next_horizon.min(item.horizon.unwrap_or(TimestampMs::MAX));
-        self.item_bytes += new_bytes;
+        self.item_bytes += item.replacement.as_ref().map_or(0, |new| new.bytes.len());
         self.items.push(item);
         if self.item_bytes >= COMMIT_BYTES || self.items.len() >= COMMIT_ITEMS {
             self.commit(None)?;
@@ -252,6 +245,8 @@ impl Pass<'_> {
         self.reader.keep_pace(bytes)?;
         let mut items = std::mem::take(&mut self.items);
         items.sort_unstable_by_key(|item| item.expected.last_offset);
+        let mut figures = self.figures;
+        items.iter().for_each(|item| figures.add(item));
         let pipeline = Arc::clone(&self.reader.shared.pipeline);
         let partition = self.reader.partition.clone();
         let told = self
@@ -260,7 +255,7 @@ impl Pass<'_> {
             .commit(|told| Box::new(CleanChange::new(pipeline, partition, items, finish, told)))?;
         match told {
             Told::Done => {
-                self.figures.commits += 1;
+                self.figures = CleanerPass { commits: figures.commits + 1, ..figures };
                 Ok(())
             }
             Told::Overtaken => Err(Stop::Told),
