@@ -6,14 +6,20 @@
 mod common;
 
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use common::{
     NOW_MS, TestEngine, append, append_batch, assert_verified, batch_of, batches_of, described,
     one_partition, records_of,
 };
+use tidelog::keyspace::BatchEntry;
 use tidelog::record::{BatchBuilder, MarkerKind};
+use tidelog::store::{Direction, OpenStore};
 use tidelog::types::ProducerIdentity;
-use tidelog::{CleanerPass, Codec, Durability, Engine, Partition, Record};
+use tidelog::write_batch::{Family, WriteBatch};
+use tidelog::{
+    CleanError, CleanerPass, Codec, Durability, Engine, Partition, Record, StorageError,
+};
 
 const EAGER: [(&str, &str); 3] = [
     ("cleanup.policy", "compact"),
@@ -337,5 +343,65 @@ fn the_figures_of_a_pass_are_what_it_has_committed_wherever_it_is_stopped() {
                 break;
             }
         }
+    }
+}
+
+/// Changes the index entry of the newest batch, as no write ever does.
+fn distort(test: &TestEngine, distortion: impl Fn(&mut BatchEntry)) {
+    let store = test.store.open(Path::new("/engine/store"), false).expect("the engine is closed");
+    let mut newest = None;
+    let visit = &mut |key: &[u8], value: &[u8]| {
+        let entry = BatchEntry::decode(key, value).expect("it is not distorted yet");
+        newest = Some((key.to_vec(), entry));
+        ControlFlow::Continue(())
+    };
+    let (begin, end) = (&[][..], &[0xff; 16][..]);
+    store.scan(Family::Batches, begin, end, Direction::Forward, visit).unwrap();
+    let (key, mut entry) = newest.expect("there is a batch");
+    distortion(&mut entry);
+    let mut batch = WriteBatch::new();
+    batch.put(Family::Batches, &key, &entry.encode());
+    store.write(&[&batch]).unwrap();
+    store.begin_flush().unwrap();
+    assert!(store.is_flushed().unwrap());
+    store.close().unwrap();
+}
+
+#[test]
+fn nothing_is_cleaned_by_an_index_entry_that_is_not_its_batchs() {
+    let producer = ProducerIdentity { producer_id: 7, producer_epoch: 0 };
+    let distortions: [fn(&mut BatchEntry); 6] = [
+        |entry| entry.attributes ^= 0x10,
+        |entry| entry.attributes ^= 0x30,
+        |entry| entry.attributes ^= 0x40,
+        |entry| entry.record_count += 1,
+        |entry| entry.record_count -= 1,
+        |entry| entry.max_timestamp += 1,
+    ];
+    // The newest batch is a marker, or records.
+    for (has_marker, distortion) in
+        [true, false].into_iter().flat_map(|it| distortions.map(|d| (it, d)))
+    {
+        let side = Side::new(None);
+        let (engine, partition) = (&side.engine, &side.partition);
+        for value in ["1", "2", "3"] {
+            append(engine, partition, [Record::new("k", value), Record::new(value, "v")]);
+        }
+        if has_marker {
+            engine.write_marker(producer, partition, MarkerKind::Commit).unwrap();
+        }
+        side.engine.close().unwrap();
+        distort(&side.test, distortion);
+        let engine = side.test.open();
+        let partition = engine.topic("t").unwrap().partition(0).unwrap();
+        let before = described(&engine, &partition);
+        let cleaned = engine.clean_partition(&partition);
+        let is_told = matches!(cleaned, Err(CleanError::Storage(StorageError::Corruption(_))));
+        assert!(is_told, "with a marker: {has_marker}: {cleaned:?}");
+        let after = described(&engine, &partition);
+        assert_eq!(
+            (after.record_count, after.size_bytes),
+            (before.record_count, before.size_bytes)
+        );
     }
 }

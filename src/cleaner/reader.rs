@@ -7,7 +7,7 @@ use super::error::{CleanError, Stop};
 use crate::catalog::Partition;
 use crate::error::{Corruption, Place, StorageError};
 use crate::producer::AbortedSet;
-use crate::record::{Attributes, BatchView, UnpackedBatch};
+use crate::record::{Attributes, BatchHeader, BatchView, UnpackedBatch};
 use crate::shared::{Located, Pin, Shared, aborted_transactions, locate, read_spans_into};
 use crate::types::Offset;
 
@@ -122,8 +122,20 @@ impl<'a> Reader<'a> {
         };
         let view = BatchView::parse(&self.buffer[place]).map_err(damaged)?;
         view.verify_crc().map_err(damaged)?;
+        if !is_as_indexed(located, view.header()) {
+            return Err(self::damaged(self.partition, located));
+        }
         view.unpack().map_err(damaged)
     }
+}
+
+/// Whether a batch is what the index says of it, by which a pass has chosen its way.
+fn is_as_indexed(located: &Located, header: &BatchHeader) -> bool {
+    let Located { last_offset, entry } = located;
+    header.last_offset() == *last_offset
+        && header.attributes().bits() == entry.attributes
+        && header.record_count().unsigned_abs() == entry.record_count
+        && header.max_timestamp() == entry.max_timestamp
 }
 
 /// What the index says of the batch's attributes.
