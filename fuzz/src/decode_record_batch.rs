@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use tidelog::record::{
-    AppendRules, Batches, ControlRecord, HEADER_BYTES, Record, RecordBatch, TimestampType, stamp,
-    validate_append,
+    AppendRules, BatchView, Batches, ControlRecord, HEADER_BYTES, Record, RecordBatch, RecordError,
+    TimestampType, stamp, validate_append,
 };
 
 use crate::other_decoder;
@@ -39,6 +39,7 @@ fn look_at(data: Bytes) {
         let Ok(batch) = batch else { break };
         let header = *batch.header();
         assert_eq!(header.encode(), batch.bytes()[..HEADER_BYTES], "a header is its fields");
+        compare_views(&batch);
         if let Some(records) = read(&batch) {
             assert_eq!(records.len(), header.record_count() as usize);
             other_decoder::compare(&batch, &records);
@@ -48,6 +49,39 @@ fn look_at(data: Bytes) {
         }
     }
     judge(data);
+}
+
+/// The view shows the records that the owning reader shows, up to the same fault; and the keys alone
+/// are those of the records, however far these can be read.
+fn compare_views(batch: &RecordBatch) {
+    let records: Vec<_> = batch.records_within(MAX_DECOMPRESSED_BYTES).collect();
+    if let [Err(RecordError::Stream { .. })] = records[..] {
+        // The view may unpack more.
+        return;
+    }
+    let view = BatchView::parse(batch.bytes()).expect("the reader took its framing");
+    let Ok(unpacked) = view.unpack() else {
+        assert!(matches!(records[..], [Err(_)]), "the view alone finds a fault");
+        return;
+    };
+    let (views, keys): (Vec<_>, Vec<_>) = (unpacked.records().collect(), unpacked.keys().collect());
+    assert_eq!(views.len(), records.len());
+    for (index, (record, view)) in records.iter().zip(views).enumerate() {
+        let (record, view) = match (record, view) {
+            (Ok(record), Ok(view)) => (record, view),
+            (record, view) => {
+                assert_eq!(record.as_ref().err(), view.as_ref().err());
+                assert!(keys.len() > index, "the keys end before the fault");
+                return;
+            }
+        };
+        assert_eq!((record.offset, record.timestamp), (view.offset, view.timestamp));
+        assert_eq!((record.key.as_deref(), record.value.as_deref()), (view.key, view.value));
+        let key = keys[index].as_ref().expect("a key is a part of a record");
+        assert_eq!((key.offset, key.key), (view.offset, view.key));
+        assert_eq!(key.has_value, view.value.is_some());
+    }
+    assert_eq!(keys.len(), records.len());
 }
 
 fn read(batch: &RecordBatch) -> Option<Vec<Record>> {
