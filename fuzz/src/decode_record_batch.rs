@@ -51,8 +51,8 @@ fn look_at(data: Bytes) {
     judge(data);
 }
 
-/// The view shows the records that the owning reader shows, up to the same fault; and the keys alone
-/// are those of the records, however far these can be read.
+/// The view shows the records that the owning reader shows, up to the same fault; and the keys
+/// alone are those of the records, however far these can be read.
 fn compare_views(batch: &RecordBatch) {
     let records: Vec<_> = batch.records_within(MAX_DECOMPRESSED_BYTES).collect();
     if let [Err(RecordError::Stream { .. })] = records[..] {
