@@ -465,3 +465,24 @@ fn a_full_disk_fails_a_pass_and_loses_nothing() {
     assert!(clean(&engine, &partition).unwrap().is_finished);
     assert_eq!(records_of(&engine, &partition).len(), 9);
 }
+
+#[test]
+fn what_a_pass_has_committed_before_it_found_damage_counts_in_the_metrics() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let partition = compacted(&engine, "t");
+    append_each(&engine, &partition, &[("k", "damaged")]);
+    for index in 0..4 {
+        // Each value fills a commit of its own.
+        let own = Record::new(index.to_string(), vec![b'v'; 600 << 10]);
+        append(&engine, &partition, [Record::new("k", "v"), own]);
+    }
+    flip(&test, "damaged");
+    let before = described(&engine, &partition).record_count;
+    assert!(engine.clean_partition(&partition).is_err());
+    let removed = before - described(&engine, &partition).record_count;
+    let metrics = engine.metrics();
+    assert_eq!((removed, metrics.cleaner_removed_records), (3, 3));
+    assert!(metrics.cleaner_read_bytes > 4 * (600 << 10));
+    assert!(metrics.cleaner_written_bytes > 3 * (600 << 10));
+}

@@ -32,13 +32,13 @@ const COMMIT_BYTES: usize = 512 << 10;
 /// Batches in one commit of a pass.
 const COMMIT_ITEMS: usize = 1024;
 
-/// Runs a pass that is planned.
+/// Runs a pass that is planned; tells what it did also where it has failed.
 pub(super) fn run(
     shared: &Shared,
     partition: &Partition,
     survey: &Survey,
     pace: &mut Pace<'_>,
-) -> Result<CleanerPass, CleanError> {
+) -> (CleanerPass, Result<(), CleanError>) {
     let now = shared.clock.now_ms();
     let settings = partition.topic().settings();
     let delete_retention_ms = settings.effective().delete_retention_ms;
@@ -54,10 +54,11 @@ pub(super) fn run(
         roles: Roles::default(),
         takes_older: false,
     };
-    match pass.run(survey) {
-        Ok(()) | Err(Stop::Told) => Ok(pass.figures()),
+    let ended = match pass.run(survey) {
+        Ok(()) | Err(Stop::Told) => Ok(()),
         Err(Stop::Failed(error)) => Err(error),
-    }
+    };
+    (pass.figures(), ended)
 }
 
 /// A pass that runs.

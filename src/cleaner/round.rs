@@ -40,16 +40,17 @@ pub fn clean_partition(
         return Ok(None);
     }
     let counters = &shared.pipeline.counters;
-    match pass::run(shared, partition, &survey, pace) {
-        Ok(done) => {
+    let (done, ended) = pass::run(shared, partition, &survey, pace);
+    counters.cleaner_read_bytes.add(done.read_bytes);
+    counters.cleaner_written_bytes.add(done.written_bytes);
+    counters.cleaner_removed_records.add(done.removed_records);
+    match ended {
+        Ok(()) => {
             shared.cleaning.note(id, None);
             if done.is_finished && done.cleaned_to >= done.uncleanable {
                 shared.cleaning.note_lag(id, CleanerLag::default());
             }
             counters.cleaner_passes.add(done.is_finished.into());
-            counters.cleaner_read_bytes.add(done.read_bytes);
-            counters.cleaner_written_bytes.add(done.written_bytes);
-            counters.cleaner_removed_records.add(done.removed_records);
             Ok(Some(done))
         }
         Err(error) => {
