@@ -29,8 +29,11 @@ const SEGMENT_BYTES: u64 = 32 << 20;
 const RECORDS_PER_BATCH: usize = 100;
 const RECORD_BYTES: usize = 1014;
 
-/// How long the disk is left alone before each turn.
-const REST: Duration = Duration::from_millis(300);
+/// Where a side commits.
+trait Commit {
+    fn commit(&mut self, batch: &Bytes);
+    fn sync(&mut self);
+}
 
 /// What one side did in all its turns.
 struct Side {
@@ -44,15 +47,14 @@ impl Side {
         Self { name, turns_mb_s: Vec::new(), latencies: Vec::new() }
     }
 
-    /// Commits batches until a turn is full, and times it.
-    fn turn(&mut self, pool: &[Bytes], turn_bytes: u64, mut commit: impl FnMut(&Bytes)) {
-        // What the turn before has left to the disk is not this one's.
-        std::thread::sleep(REST);
+    /// Commits batches until a turn is full, and times it. What it has left to the disk is not the
+    /// next one's.
+    fn turn(&mut self, pool: &[Bytes], turn_bytes: u64, on: &mut impl Commit) {
         let watch = Stopwatch::start();
         let mut written = 0;
         for batch in pool.iter().cycle() {
             let one = Stopwatch::start();
-            commit(batch);
+            on.commit(batch);
             self.latencies.push(one.elapsed());
             written += batch.len() as u64;
             if written >= turn_bytes {
@@ -60,6 +62,7 @@ impl Side {
             }
         }
         self.turns_mb_s.push(written as f64 / 1e6 / watch.elapsed().as_secs_f64());
+        on.sync();
     }
 
     fn report(&mut self) -> f64 {
@@ -107,15 +110,21 @@ impl BareFile {
         bare.file.sync_all().expect("the file can be synced");
         bare
     }
+}
 
+impl Commit for BareFile {
     fn commit(&mut self, batch: &Bytes) {
         std::hint::black_box(crc32c::crc32c(&batch[21..]));
         self.file.write_all_at(batch, self.position).expect("the file can be written");
         self.position += batch.len() as u64;
         if !is_buffered() || self.position - self.synced >= SYNC_BYTES {
-            self.file.sync_data().expect("the file can be synced");
-            self.synced = self.position;
+            self.sync();
         }
+    }
+
+    fn sync(&mut self) {
+        self.file.sync_data().expect("the file can be synced");
+        self.synced = self.position;
     }
 }
 
@@ -139,13 +148,6 @@ impl Ours {
         Self { engine, partition, log: path.join("log") }
     }
 
-    fn commit(&self, batch: &Bytes) {
-        let mut append = self.engine.append_transaction();
-        append.batch(&self.partition, batch.clone()).expect("the batch is valid");
-        let durability = if is_buffered() { Durability::Buffered } else { Durability::Sync };
-        append.commit(durability).expect("it is committed");
-    }
-
     /// Deletes all that was written, and frees its segments.
     fn free(&self) {
         let end = self.engine.watermarks(&self.partition).expect("it exists").log_end;
@@ -158,6 +160,19 @@ impl Ours {
         for name in SystemFiles.list(&self.log).expect("the log is there") {
             forget_cached(&self.log.join(name));
         }
+    }
+}
+
+impl Commit for Ours {
+    fn commit(&mut self, batch: &Bytes) {
+        let mut append = self.engine.append_transaction();
+        append.batch(&self.partition, batch.clone()).expect("the batch is valid");
+        let durability = if is_buffered() { Durability::Buffered } else { Durability::Sync };
+        append.commit(durability).expect("it is committed");
+    }
+
+    fn sync(&mut self) {
+        self.engine.sync().expect("it is synced");
     }
 }
 
@@ -206,12 +221,12 @@ impl Contest {
     fn turn(&mut self, sides: &mut [Side; 6], pool: &[Bytes], turn_bytes: u64) {
         forget_cached(&self.cold_path);
         self.reuses_cold.forget_cached();
-        sides[0].turn(pool, turn_bytes, |batch| self.grows.commit(batch));
-        sides[1].turn(pool, turn_bytes, |batch| self.cached.commit(batch));
-        sides[2].turn(pool, turn_bytes, |batch| self.cold.commit(batch));
-        sides[3].turn(pool, turn_bytes, |batch| self.removes.commit(batch));
-        sides[4].turn(pool, turn_bytes, |batch| self.reuses.commit(batch));
-        sides[5].turn(pool, turn_bytes, |batch| self.reuses_cold.commit(batch));
+        sides[0].turn(pool, turn_bytes, &mut self.grows);
+        sides[1].turn(pool, turn_bytes, &mut self.cached);
+        sides[2].turn(pool, turn_bytes, &mut self.cold);
+        sides[3].turn(pool, turn_bytes, &mut self.removes);
+        sides[4].turn(pool, turn_bytes, &mut self.reuses);
+        sides[5].turn(pool, turn_bytes, &mut self.reuses_cold);
         [&self.removes, &self.reuses, &self.reuses_cold].iter().for_each(|ours| ours.free());
     }
 
