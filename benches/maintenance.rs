@@ -101,7 +101,8 @@ fn measure(
 
 /// What one round found.
 struct Round {
-    rate_ratio: f64,
+    alone_per_s: f64,
+    beside_per_s: f64,
     p99_alone: Duration,
     p99_beside: Duration,
     longest_beside: Duration,
@@ -162,7 +163,8 @@ fn round(total_bytes: u64, pool: &[Bytes]) -> Round {
     let metrics = engine.metrics();
     let rate = |latencies: &[Duration], time: Duration| latencies.len() as f64 / time.as_secs_f64();
     Round {
-        rate_ratio: rate(&beside, beside_time) / rate(&alone, alone_time),
+        alone_per_s: rate(&alone, alone_time),
+        beside_per_s: rate(&beside, beside_time),
         p99_alone: percentile(&alone, 0.99),
         p99_beside: percentile(&beside, 0.99),
         longest_beside: percentile(&beside, 1.0),
@@ -186,12 +188,15 @@ fn main() {
     for _ in 0..rounds {
         let found = round(total_bytes, &pool);
         let metrics = &found.metrics;
+        let rate_ratio = found.beside_per_s / found.alone_per_s;
         let p99_ratio = found.p99_beside.as_secs_f64() / found.p99_alone.as_secs_f64();
         println!(
-            "beside cleaning and relocation: rate {:.2} of alone; p99 {:.0?} against {:.0?} \
+            "beside cleaning and relocation: {:.0} appends/s, {rate_ratio:.2} of {:.0} alone; \
+             p99 {:.0?} against {:.0?} \
              ({p99_ratio:.1} times), longest {:.1?}; space was back after {:.1?} and {} MB \
              appended: {} MB moved, {} MB cleaned, {} MB freed",
-            found.rate_ratio,
+            found.beside_per_s,
+            found.alone_per_s,
             found.p99_beside,
             found.p99_alone,
             found.longest_beside,
@@ -201,7 +206,7 @@ fn main() {
             metrics.cleaner_written_bytes / 1_000_000,
             metrics.freed_bytes / 1_000_000,
         );
-        ratios.push((found.rate_ratio, p99_ratio));
+        ratios.push((rate_ratio, p99_ratio));
     }
     let mut of = |pick: fn(&(f64, f64)) -> f64| {
         ratios.sort_by(|a, b| pick(a).total_cmp(&pick(b)));

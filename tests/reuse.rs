@@ -109,10 +109,10 @@ fn while_records_come_and_go_the_log_needs_hardly_a_new_file() {
 fn what_is_kept_is_given_back_once_nothing_was_appended_between_two_rounds() {
     let test = with_at_most(2);
     let (engine, partition) = with_free_segments(&test);
-    for _ in 0..3 {
+    for kept in [2, 2, 1, 1] {
         append_batch(&engine, &partition, batch_of(&[Record::keyless("v")]));
         round(&test, &engine);
-        assert_eq!(engine.metrics().free_segment_count, 2);
+        assert_eq!(engine.metrics().free_segment_count, kept, "few bytes need few files");
         assert_told(&test, &engine);
     }
     // What a group commits is no append: nobody waits for more than a few bytes.
@@ -123,6 +123,34 @@ fn what_is_kept_is_given_back_once_nothing_was_appended_between_two_rounds() {
     assert_eq!(engine.metrics().free_segment_bytes, 0);
     assert_told(&test, &engine);
     append_a_segment(&engine, &partition);
+    assert_verified(&engine);
+}
+
+#[test]
+fn as_many_files_are_kept_as_segments_are_begun_between_two_rounds() {
+    let test = with_at_most(8);
+    let engine = test.open();
+    let partition = one_partition(&engine, "t", &[]);
+    // Segments that a round appends, and files that are kept behind it: half of what was needed
+    // before, where that is more.
+    for (segments, kept) in
+        [(9, 8), (5, 5), (5, 5), (1, 3), (1, 2), (1, 1), (1, 1), (4, 4), (12, 8)]
+    {
+        for _ in 0..3 {
+            (0..segments).for_each(|_| append_batches(&engine, &partition, 14));
+            delete_most(&engine, &partition);
+            round(&test, &engine);
+            assert_told(&test, &engine);
+            if segments > 1 {
+                continue;
+            }
+            break;
+        }
+        assert_eq!(engine.metrics().free_segment_count, kept, "{segments} segments a round");
+    }
+    let before = engine.metrics();
+    (0..8).for_each(|_| append_batches(&engine, &partition, 14));
+    assert_eq!(engine.metrics().reused_segments, before.reused_segments + 8);
     assert_verified(&engine);
 }
 
@@ -147,7 +175,8 @@ fn the_rest_of_a_reused_segment_is_given_back_too() {
 #[test]
 fn a_disk_with_less_than_its_reserve_gets_back_what_is_kept() {
     let test = TestEngine::with(|config| {
-        config.segment_bytes(SEGMENT_BYTES).disk_reserve_bytes(3 * SEGMENT_BYTES)
+        let config = config.segment_bytes(SEGMENT_BYTES).max_free_segments(2);
+        config.disk_reserve_bytes(3 * SEGMENT_BYTES)
     });
     let (engine, partition) = with_free_segments(&test);
     let large = 1 << 40;

@@ -169,10 +169,11 @@ engine_config! {
         /// Dead bytes of the log, in percent of those that are alive, above which relocation gives
         /// space back; two segments may be dead beside that. Less space costs more copying.
         max_dead_percent: u32 = 28, from 1, to 10_000;
-        /// Freed segments whose files are kept to become the next ones, while anything is appended
-        /// and there is room on the disk: a synced write over what was written before is cheaper
-        /// than one that makes a file longer. 0 removes them all.
-        max_free_segments: u32 = 2, from 0, to 1024;
+        /// Freed segments whose files are kept at most to become the next ones, while anything is
+        /// appended and there is room on the disk: a write over what was written before is cheaper
+        /// than one that makes a file longer. Kept are as many as are begun between two rounds of
+        /// maintenance. 0 removes them all.
+        max_free_segments: u32 = 8, from 0, to 1024;
         /// Time after which a snapshot holds back the removal of segments no longer, and reading it
         /// fails: one that was forgotten must not fill the disk.
         max_snapshot_age_ms: u64 = 3_600_000, from 1, to 2_592_000_000;

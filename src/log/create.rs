@@ -78,9 +78,7 @@ impl Creator<'_> {
             drop(self.files.remove(&path));
             return Err(not_made(wrap("write", error)));
         }
-        if is_reused {
-            self.free.count_reused();
-        }
+        self.free.count_begun(is_reused);
         Ok(Segment { id: header.id, path, file, reused_bytes })
     }
 

@@ -9,7 +9,7 @@
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -55,6 +55,10 @@ pub(super) struct FreeFiles {
     /// Bytes behind the end of the segment that is being written.
     tail_bytes: AtomicU64,
     reused_count: AtomicU64,
+    /// Segments that were begun since the last round of maintenance.
+    begun_count: AtomicUsize,
+    /// How many files are worth keeping, by how many segments were begun between rounds.
+    wanted_count: AtomicUsize,
 }
 
 impl FreeFiles {
@@ -69,6 +73,8 @@ impl FreeFiles {
             kept: Mutex::default(),
             tail_bytes: AtomicU64::new(0),
             reused_count: AtomicU64::new(0),
+            begun_count: AtomicUsize::new(0),
+            wanted_count: AtomicUsize::new(options.max_free_segments as usize),
         }
     }
 
@@ -82,8 +88,26 @@ impl FreeFiles {
         }
     }
 
-    pub(super) fn count_reused(&self) {
-        self.reused_count.fetch_add(1, Ordering::Relaxed);
+    /// Tells that a segment was begun, in a new file or over a freed one.
+    pub(super) fn count_begun(&self, is_reused: bool) {
+        self.begun_count.fetch_add(1, Ordering::Relaxed);
+        self.reused_count.fetch_add(is_reused.into(), Ordering::Relaxed);
+    }
+
+    /// How many files are kept now: as many as the log begins between two rounds.
+    fn limit(&self) -> usize {
+        let wanted = self.wanted_count.load(Ordering::Relaxed);
+        self.max_count.min(wanted.max(self.begun_count.load(Ordering::Relaxed)))
+    }
+
+    /// Ends a round of maintenance: gives back the files that the log will not have begun by the
+    /// next one, if it goes on as it did. One stays; where less is begun than before, half do.
+    pub(super) fn end_round(&self) -> Result<(), StorageError> {
+        let before = self.wanted_count.load(Ordering::Relaxed);
+        let begun = self.begun_count.swap(0, Ordering::Relaxed);
+        let wanted = begun.max(before.div_ceil(2)).max(1);
+        self.wanted_count.store(wanted, Ordering::Relaxed);
+        self.release_beyond(self.max_count.min(wanted))
     }
 
     /// Tells how many bytes lie behind the end of the segment that is being written.
@@ -165,7 +189,7 @@ impl FreeFiles {
     /// Keeps the file of a freed segment, durably, if it may be written over and there is room for
     /// it: a longer one takes the place of a shorter. Else `false`, and nothing was done with it.
     fn keep(&self, id: SegmentId, is_clean: bool) -> Result<bool, StorageError> {
-        if self.max_count == 0 || !(is_clean || self.broken.breaks(Rule::F5CleanFile)) {
+        if self.limit() == 0 || !(is_clean || self.broken.breaks(Rule::F5CleanFile)) {
             return Ok(false);
         }
         let path = self.directory.join(file_name(id));
@@ -189,7 +213,7 @@ impl FreeFiles {
     /// Whether there is room for a file, if need be in place of the shortest one.
     fn make_room(&self, length_bytes: u64) -> Result<bool, StorageError> {
         let mut kept = self.kept.lock();
-        if kept.len() < self.max_count {
+        if kept.len() < self.limit() {
             return Ok(true);
         }
         let shortest = kept.iter().enumerate().min_by_key(|(_, file)| file.length_bytes);
@@ -204,13 +228,21 @@ impl FreeFiles {
 
     /// Gives the space of all files back, durably.
     pub(super) fn release(&self) -> Result<(), StorageError> {
+        self.release_beyond(0)
+    }
+
+    /// Gives the space of all files but the so many longest ones back, durably.
+    fn release_beyond(&self, count: usize) -> Result<(), StorageError> {
         let _naming = self.naming();
-        let kept = std::mem::take(&mut *self.kept.lock());
-        if kept.is_empty() {
+        let mut kept = self.kept.lock();
+        if kept.len() <= count {
             return Ok(());
         }
+        kept.sort_by_key(|file| Reverse(file.length_bytes));
+        let released = kept.split_off(count);
+        drop(kept);
         // One that cannot be removed keeps no other.
-        let removed = kept.iter().map(|file| self.remove(file.id)).fold(Ok(()), Result::and);
+        let removed = released.iter().map(|file| self.remove(file.id)).fold(Ok(()), Result::and);
         removed.and(self.sync_directory())
     }
 

@@ -77,7 +77,7 @@ impl Default for LogOptions {
             background_sync_bytes: 16 * MIB,
             max_unsynced_bytes: 64 * MIB,
             reserve_bytes: 0,
-            max_free_segments: 2,
+            max_free_segments: 8,
             broken: BrokenRules::NONE,
         }
     }

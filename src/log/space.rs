@@ -47,16 +47,18 @@ impl CommitLog {
         self.free.state()
     }
 
-    /// Gives the space of what is kept to be written over back to the disk, if that has less than
-    /// the reserve, or in any case.
+    /// Ends a round of maintenance: gives the space of what is kept to be written over back to the
+    /// disk, as far as it is more than the log will need until the next round; all of it, if the
+    /// disk has less space than the reserve, or in any case.
     ///
     /// # Errors
     /// What the system says, or that the log is halted (E3).
     pub fn release_free(&self, only_if_short: bool) -> Result<(), StorageError> {
+        self.progress.check_running()?;
+        self.free.end_round()?;
         if self.free.state().bytes == 0 {
             return Ok(());
         }
-        self.progress.check_running()?;
         let is_kept = only_if_short && self.free_bytes()? >= self.options.reserve_bytes;
         if is_kept {
             return Ok(());
