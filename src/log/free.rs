@@ -94,18 +94,20 @@ impl FreeFiles {
         self.reused_count.fetch_add(is_reused.into(), Ordering::Relaxed);
     }
 
-    /// How many files are kept now: as many as the log begins between two rounds.
+    /// How many files are kept now: twice as many as the log begins between two rounds, since they
+    /// come and go in bursts.
     fn limit(&self) -> usize {
+        let begun = self.begun_count.load(Ordering::Relaxed);
         let wanted = self.wanted_count.load(Ordering::Relaxed);
-        self.max_count.min(wanted.max(self.begun_count.load(Ordering::Relaxed)))
+        self.max_count.min(wanted.max(begun.saturating_mul(2)))
     }
 
     /// Ends a round of maintenance: gives back the files that the log will not have begun by the
-    /// next one, if it goes on as it did. One stays; where less is begun than before, half do.
+    /// next one, if it goes on as it did. One stays; where less is begun than before, one goes.
     pub(super) fn end_round(&self) -> Result<(), StorageError> {
-        let before = self.wanted_count.load(Ordering::Relaxed);
         let begun = self.begun_count.swap(0, Ordering::Relaxed);
-        let wanted = begun.max(before.div_ceil(2)).max(1);
+        let before = self.max_count.min(self.wanted_count.load(Ordering::Relaxed));
+        let wanted = begun.saturating_mul(2).max(before.saturating_sub(1)).max(1);
         self.wanted_count.store(wanted, Ordering::Relaxed);
         self.release_beyond(self.max_count.min(wanted))
     }

@@ -114,7 +114,7 @@ mod tests {
     ) -> TimestampMs {
         let config = settings
             .iter()
-            .fold(TopicConfig::new(1), |config, (name, value)| config.set(name, *value).unwrap());
+            .fold(TopicConfig::new(1), |config, (name, value)| config.set(name, value).unwrap());
         let location = PayloadLocation { segment: SegmentId(1), position: 0, length_bytes: 70 };
         let entry = BatchEntry {
             base_offset: 0,
