@@ -101,8 +101,9 @@ pub fn free_doomed(shared: &Shared) -> Result<Freed, StorageError> {
     }
 }
 
-/// Gives back the files that are kept to be written over, where nobody waits for them: nothing was
-/// appended since the last call, or the disk has less free space than its reserve.
+/// Gives back those of the files that are kept to be written over which the log will not need until
+/// the next call; all of them, where nothing was appended since the last one, or the disk has less
+/// free space than its reserve.
 ///
 /// # Errors
 /// What the system says, or that the engine has halted.

@@ -150,7 +150,7 @@ pub struct Metrics {
     pub open_producer_transactions: u64,
     /// For how long the oldest of them is open: it holds back the last stable offset.
     pub oldest_producer_transaction_ms: u64,
-    /// Commits that failed and of which nothing exists.
+    /// Append transactions that came out of the queue unwritten: nothing of them exists.
     pub unwritten_commits: u64,
     /// Groups of commits that were written with one call.
     pub groups: u64,

@@ -54,7 +54,7 @@ pub struct Serve {
     /// Want a login by SASL/PLAIN; the file has a line `name:hash` for each user.
     #[arg(long)]
     pub users: Option<PathBuf>,
-    /// Refuse what no line `USER ACTION TOPIC` of this file allows.
+    /// Refuse what no line `USER ACTION NAME` of this file allows.
     #[arg(long, requires = "users")]
     pub grants: Option<PathBuf>,
     /// Serve TLS with the certificate chain of this PEM file.

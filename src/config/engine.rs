@@ -171,8 +171,8 @@ engine_config! {
         max_dead_percent: u32 = 28, from 1, to 10_000;
         /// Freed segments whose files are kept at most to become the next ones, while anything is
         /// appended and there is room on the disk: a write over what was written before is cheaper
-        /// than one that makes a file longer. Kept are no more than twice as many as are begun
-        /// between two rounds of maintenance. 0 removes them all.
+        /// than one that makes a file longer. While they are more than twice as many as are begun
+        /// between two rounds of maintenance, a round gives one back. 0 removes them all.
         max_free_segments: u32 = 8, from 0, to 1024;
         /// Time after which a snapshot holds back the removal of segments no longer, and reading it
         /// fails: one that was forgotten must not fill the disk.

@@ -63,7 +63,7 @@ pub struct LogOptions {
     pub max_unsynced_bytes: u64,
     /// Free space below which appends are refused (E5); 0 to never look.
     pub reserve_bytes: u64,
-    /// How many freed segments are kept to be written over (F5); 0 to remove them all.
+    /// How many freed segments are kept at most to be written over (F5); 0 to remove them all.
     pub max_free_segments: u32,
     /// Rules that a test breaks on purpose.
     pub broken: BrokenRules,
