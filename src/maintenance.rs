@@ -136,10 +136,14 @@ fn run_round(
     step.producers = Some(expired?);
     step.retention = Some(retained?);
     relocation::begin(shared)?;
+    count_round(shared, began);
+    Ok(())
+}
+
+fn count_round(shared: &Shared, began: Duration) {
     shared.pipeline.counters.maintenance_rounds.add(1);
     let took = shared.clock.monotonic().saturating_sub(began);
     shared.pipeline.counters.maintenance_time.record(took);
-    Ok(())
 }
 
 fn expire_pins(shared: &Shared) {
@@ -197,7 +201,8 @@ fn wait_for_rate(shared: &Arc<Shared>, bytes: u64) -> Result<bool, StorageError>
 fn tend(shared: &Arc<Shared>) -> Result<(), StorageError> {
     let mut step = MaintenanceStep::default();
     take_due_checkpoint(shared, &mut step)?;
-    if shared.schedule.begin_round(shared.clock.monotonic()) {
+    let began = shared.clock.monotonic();
+    if shared.schedule.begin_round(began) {
         expire_pins(shared);
         let expired = expire(shared);
         let retained = run_retention(shared);
@@ -205,6 +210,7 @@ fn tend(shared: &Arc<Shared>) -> Result<(), StorageError> {
         expired?;
         retained?;
         relocation::begin(shared)?;
+        count_round(shared, began);
     }
     relocate(shared, Driver::Thread, &mut step)
 }

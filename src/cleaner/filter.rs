@@ -81,7 +81,7 @@ fn filter_data(
 ) -> Result<Filtered, FilterError> {
     let records = records_of(batch)?;
     let has_newer = newer.of(&records);
-    filter_records(batch.header(), &records, &has_newer, retention)
+    filter_records(batch.header(), records, &has_newer, retention)
 }
 
 /// Decides about the records of a batch, of each of which it is known whether there is a newer one
@@ -91,7 +91,7 @@ pub(super) fn filter_noted(
     retention: &Retention,
     has_newer: &[bool],
 ) -> Result<Filtered, FilterError> {
-    filter_records(batch.header(), &records_of(batch)?, has_newer, retention)
+    filter_records(batch.header(), records_of(batch)?, has_newer, retention)
 }
 
 fn records_of<'b>(batch: &'b UnpackedBatch<'_>) -> Result<Vec<RecordView<'b>>, FilterError> {
@@ -105,32 +105,29 @@ fn records_of<'b>(batch: &'b UnpackedBatch<'_>) -> Result<Vec<RecordView<'b>>, F
 
 fn filter_records(
     header: &BatchHeader,
-    records: &[RecordView<'_>],
+    mut records: Vec<RecordView<'_>>,
     has_newer: &[bool],
     retention: &Retention,
 ) -> Result<Filtered, FilterError> {
     let written = header.delete_horizon_ms();
     let before = written.filter(|_| retention.trusts_horizons);
-    let judged = records.iter().zip(has_newer);
-    let stay = judged.filter(|(record, newer)| stays(retention, record, **newer, before));
-    let stay = stay.map(|(record, _)| record);
-    let (mut kept_count, mut has_tombstone, mut sees_tombstone) = (0, false, false);
-    for record in stay.clone() {
-        kept_count += 1;
-        has_tombstone |= record.value.is_none();
-        sees_tombstone |= record.value.is_none() && record.offset < retention.end;
-    }
-    if kept_count == 0 {
+    let (record_count, mut has_newer) = (records.len(), has_newer.iter());
+    records.retain(|record| {
+        let has_newer = has_newer.next().expect("it is told of each record");
+        stays(retention, record, *has_newer, before)
+    });
+    if records.is_empty() {
         return Ok(Filtered::Emptied);
     }
+    let mut tombstones = records.iter().filter(|record| record.value.is_none());
+    let has_tombstone = tombstones.clone().next().is_some();
+    let sees_tombstone = tombstones.any(|record| record.offset < retention.end);
     let after = if has_tombstone { before.or(Some(retention.horizon)) } else { written };
     let horizon = after.filter(|_| sees_tombstone);
-    if kept_count == records.len() && after == written {
+    if records.len() == record_count && after == written {
         return Ok(Filtered::Unchanged { horizon });
     }
-    let mut kept = Vec::with_capacity(kept_count);
-    kept.extend(stay.copied());
-    let bytes = rebuild(header, &kept, after).map_err(FilterError::Build)?;
+    let bytes = rebuild(header, &records, after).map_err(FilterError::Build)?;
     Ok(Filtered::Rebuilt { bytes, horizon })
 }
 
