@@ -66,7 +66,7 @@ fn filter_idle_marker(
         Some(horizon) if horizon <= retention.now => Ok(Filtered::Emptied),
         Some(horizon) => Ok(Filtered::Unchanged { horizon: Some(horizon) }),
         None => {
-            let horizon = Some(retention.horizon);
+            let horizon = retention.horizon;
             let bytes = rebuild(header, &records, horizon).map_err(FilterError::Build)?;
             Ok(Filtered::Rebuilt { bytes, horizon })
         }
@@ -109,8 +109,7 @@ fn filter_records(
     has_newer: &[bool],
     retention: &Retention,
 ) -> Result<Filtered, FilterError> {
-    let written = header.delete_horizon_ms();
-    let before = written.filter(|_| retention.trusts_horizons);
+    let before = header.delete_horizon_ms();
     let (record_count, mut has_newer) = (records.len(), has_newer.iter());
     records.retain(|record| {
         let has_newer = has_newer.next().expect("it is told of each record");
@@ -122,9 +121,9 @@ fn filter_records(
     let mut tombstones = records.iter().filter(|record| record.value.is_none());
     let has_tombstone = tombstones.clone().next().is_some();
     let sees_tombstone = tombstones.any(|record| record.offset < retention.end);
-    let after = if has_tombstone { before.or(Some(retention.horizon)) } else { written };
+    let after = if has_tombstone { before.or(retention.horizon) } else { before };
     let horizon = after.filter(|_| sees_tombstone);
-    if records.len() == record_count && after == written {
+    if records.len() == record_count && after == before {
         return Ok(Filtered::Unchanged { horizon });
     }
     let bytes = rebuild(header, &records, after).map_err(FilterError::Build)?;
@@ -146,7 +145,7 @@ mod tests {
 
     fn filtered_as(role: Role, bytes: &[u8], keys: &KeyMap, end: i64, now: i64) -> Filtered {
         let batch = BatchView::parse(bytes).unwrap().unpack().unwrap();
-        let retention = Retention { end, now, horizon: now + 1000, trusts_horizons: true };
+        let retention = Retention { end, now, horizon: Some(now + 1000) };
         filter(&batch, role, &retention, Newer::Looked(keys)).unwrap()
     }
 

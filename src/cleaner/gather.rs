@@ -19,8 +19,6 @@ use crate::types::Offset;
 pub(super) struct Gathered {
     pub keys: KeyMap,
     pub dirty: DirtyBatches,
-    /// Whether any record in it has a newer one of its key.
-    pub takes_older: bool,
     /// The offset behind the last record that counts.
     pub end: Offset,
 }
@@ -45,7 +43,6 @@ pub(super) fn gather(reader: &mut Reader<'_>, plan: &CleanerPlan) -> Result<Gath
     let mut gathered = Gathered {
         keys: KeyMap::new(capacity, HashKey::random(shared)),
         dirty: DirtyBatches::new(batch_limit),
-        takes_older: false,
         end: plan.first_dirty,
     };
     let mut group = Group::default();
@@ -148,10 +145,7 @@ impl Group {
         for (hash, offset) in hashes.iter().zip(self.offsets) {
             match gathered.keys.put(*hash, offset) {
                 Put::New => {}
-                Put::Replaced(before) => {
-                    gathered.dirty.supersede(before);
-                    gathered.takes_older = true;
-                }
+                Put::Replaced(before) => gathered.dirty.supersede(before),
                 Put::Full => {
                     gathered.dirty.look_again_from(offset);
                     return false;

@@ -8,10 +8,11 @@
 //! 2. **Newest first** (`newest_first`), where all dirty records fit the memory for keys and no
 //!    producer transaction nor horizon is among them: each batch of the dirty part is read once,
 //!    from the newest to the oldest, and judged by the keys that were seen before (`key_set`, by a
-//!    hash of 128 bits, in memory of a fixed size).
-//!    **Gather** (`gather`) else: read the dirty part once, check every batch, and note the newest
-//!    offset of each key (`key_map`) and what is known of each batch (`dirty`), so that most need
-//!    no second reading. Keys of aborted transactions are left out.
+//!    hash of 128 bits, in memory of a fixed size). Tombstones stay as they are.
+//!    **Gather** (`gather`) else, and behind it where there are tombstones: read the dirty part
+//!    once, check every batch, and note the newest offset of each key (`key_map`) and what is known
+//!    of each batch (`dirty`), so that most need no second reading. Keys of aborted transactions
+//!    are left out.
 //! 3. **Rewrite** (`pass`): in the order of offsets, each batch that was not judged yet, from the
 //!    log start on, goes through the rules (`filter`, `rules`, `producers`, `judge`). What loses
 //!    nothing is not written again; what loses some is built again under the same key, offsets

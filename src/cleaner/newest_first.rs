@@ -1,8 +1,8 @@
 //! The dirty part cleaned with one reading, from its newest batch to its oldest: what was seen before supersedes.
 //!
 //! Each batch is read, checked, judged and rebuilt at once. A commit leaves the newest record of
-//! every key where it is, so any may be the last before a crash. Tombstones only get their
-//! horizon here: until the pass is over, older records of their keys may be left.
+//! every key where it is, so any may be the last before a crash. Tombstones get no horizon here:
+//! older records of their keys may be left. Where there are any, the usual way follows.
 
 use std::ops::Range;
 
@@ -33,7 +33,9 @@ const GROUP_RECORDS: u32 = 64;
 impl Pass<'_> {
     /// Cleans all batches that end between the first dirty and the first uncleanable offset. All
     /// their keys fit the memory, none is of a producer transaction, and none has a horizon yet.
-    pub(super) fn clean_newest_first(&mut self, survey: &Survey) -> Result<Learned, Stop> {
+    /// `None` if there are tombstones, which are still to be judged once their older records are
+    /// gone.
+    pub(super) fn clean_newest_first(&mut self, survey: &Survey) -> Result<Option<Learned>, Stop> {
         let plan = &survey.plan;
         let secret = HashKey::random(self.reader.shared);
         let mut keys = KeySet::new(plan.cleanable_records, secret);
@@ -44,7 +46,7 @@ impl Pass<'_> {
             let (_pin, part) = self.reader.locate(start, bound, u64::MAX)?;
             bound = start;
             end = end.max(part.last().map_or(0, |last| last.last_offset + 1));
-            let retention = self.retention(end);
+            let retention = Retention { horizon: None, ..self.retention(end) };
             let mut rest = &part[..];
             while !rest.is_empty() {
                 let (before, run) = rest.split_at(rest.len() - run_of(rest.iter().rev()));
@@ -52,7 +54,11 @@ impl Pass<'_> {
                 rest = before;
             }
         }
-        Ok(Learned::Cleaned { keys, end })
+        if group_keys.has_tombstone {
+            self.commit(None)?;
+            return Ok(None);
+        }
+        Ok(Some(Learned::Cleaned { keys, end }))
     }
 
     fn clean_run(
@@ -117,6 +123,8 @@ struct GroupKeys {
     offsets: Vec<Offset>,
     batches: Vec<Keyed>,
     has_newer: Vec<bool>,
+    /// Whether any group had a tombstone.
+    has_tombstone: bool,
 }
 
 impl GroupKeys {
@@ -135,6 +143,7 @@ impl GroupKeys {
             for record in batch.keys() {
                 let record = record.map_err(|_| damaged(partition, located))?;
                 is_open |= !record.has_value || record.key.is_none();
+                self.has_tombstone |= !record.has_value;
                 self.hashes.push(record.key.map_or(NO_KEY, |key| keys.hash(key)));
                 self.offsets.push(record.offset);
             }
@@ -157,7 +166,7 @@ fn judge_group(
     items: &mut Vec<Item>,
 ) -> Result<(), CleanError> {
     group_keys.read(group, keys, judge.partition)?;
-    let GroupKeys { hashes, offsets, batches, has_newer } = group_keys;
+    let GroupKeys { hashes, offsets, batches, has_newer, .. } = group_keys;
     keys.bring_near(hashes);
     let mut begin = 0;
     for ((located, batch), Keyed { end, is_open }) in group.iter().zip(batches) {

@@ -1,8 +1,9 @@
 //! One pass over a partition: reads the dirty part, then rewrites, in commits that may each be the last.
 //!
 //! Here batches are rewritten in the order of offsets, so at every commit a key's older records
-//! went before its tombstone goes; what `newest_first` has cleaned before keeps its tombstones. The
-//! first dirty offset moves in the last commit only: a pass that ended early is done again.
+//! went before its tombstone gets its horizon, and before it goes; `newest_first` leaves tombstones
+//! as they are. The first dirty offset moves in the last commit only: a pass that ended early is
+//! done again.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -52,7 +53,6 @@ pub(super) fn run(
         next_horizon: TimestampMs::MAX,
         last_batches: LastBatches::look_up(shared, partition),
         roles: Roles::default(),
-        takes_older: false,
     };
     let ended = match pass.run(survey) {
         Ok(()) | Err(Stop::Told) => Ok(()),
@@ -72,23 +72,23 @@ pub(super) struct Pass<'a> {
     pub(super) next_horizon: TimestampMs,
     pub(super) last_batches: LastBatches,
     roles: Roles,
-    /// Whether records go in this pass because of newer ones, as far as is known yet.
-    takes_older: bool,
 }
 
 impl Pass<'_> {
     fn run(&mut self, survey: &Survey) -> Result<(), Stop> {
         let plan = &survey.plan;
-        let learned = if survey.is_plain && keys_fit(self.reader.shared, plan) {
-            let learned = self.clean_newest_first(survey)?;
-            self.rewrite(&learned, plan.first_dirty)?;
-            learned
-        } else {
-            let gathered = gather(&mut self.reader, plan)?;
-            self.takes_older = gathered.takes_older;
-            let learned = Learned::Gathered(gathered);
-            self.rewrite(&learned, Offset::MAX)?;
-            learned
+        let is_plain = survey.is_plain && keys_fit(self.reader.shared, plan);
+        let cleaned = if is_plain { self.clean_newest_first(survey)? } else { None };
+        let learned = match cleaned {
+            Some(learned) => {
+                self.rewrite(&learned, plan.first_dirty)?;
+                learned
+            }
+            None => {
+                let learned = Learned::Gathered(gather(&mut self.reader, plan)?);
+                self.rewrite(&learned, Offset::MAX)?;
+                learned
+            }
         };
         self.figures.key_count = learned.key_count();
         let first_dirty = learned.end();
@@ -111,7 +111,7 @@ impl Pass<'_> {
     }
 
     pub(super) fn retention(&self, end: Offset) -> Retention {
-        Retention { end, now: self.now, horizon: self.horizon, trusts_horizons: true }
+        Retention { end, now: self.now, horizon: Some(self.horizon) }
     }
 
     /// Goes through all batches that begin below the end of what was learned and end below
@@ -207,21 +207,13 @@ impl Pass<'_> {
             last_batches: &self.last_batches,
             next_horizon: &mut self.next_horizon,
         };
-        let (roles, takes_older) = (&mut self.roles, &mut self.takes_older);
-        let first_dirty = self.figures.from;
+        let roles = &mut self.roles;
         let mut items = Vec::new();
         let look = &mut |located: &Located, batch: &UnpackedBatch<'_>| {
             let damaged_by = |_: RecordError| damaged(partition, located);
             let role = roles.of(batch, aborted).map_err(damaged_by)?;
-            let newer = learned.newer(located);
-            // A tombstone outlives the older records of its key by its whole time, also where a
-            // pass that ended early had stamped it first.
-            let is_dirty = located.entry.base_offset >= first_dirty;
-            judge.retention.trusts_horizons = !(is_dirty && *takes_older);
-            let filtered = filter(batch, role, &judge.retention, newer);
-            let item = judge.item(located, batch.header(), filtered)?;
-            *takes_older |= !is_dirty && item.is_some();
-            items.extend(item);
+            let filtered = filter(batch, role, &judge.retention, learned.newer(located));
+            items.extend(judge.item(located, batch.header(), filtered)?);
             Ok(ControlFlow::Continue(()))
         };
         match self.reader.read(run, look)? {
@@ -241,7 +233,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    fn commit(&mut self, finish: Option<Finish>) -> Result<(), Stop> {
+    pub(super) fn commit(&mut self, finish: Option<Finish>) -> Result<(), Stop> {
         let bytes = std::mem::take(&mut self.item_bytes) as u64;
         self.reader.keep_pace(bytes)?;
         let mut items = std::mem::take(&mut self.items);

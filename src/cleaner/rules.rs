@@ -52,11 +52,9 @@ pub(super) struct Retention {
     pub end: Offset,
     /// The clock of the pass.
     pub now: TimestampMs,
-    /// When the tombstones may go that this pass sees first.
-    pub horizon: TimestampMs,
-    /// Whether a horizon that is there counts. A pass that ended early may have written it before
-    /// the older records of its tombstones' keys were gone.
-    pub trusts_horizons: bool,
+    /// When the tombstones may go that this pass sees first; `None` while older records of their
+    /// keys may be left, so that none gets a horizon yet.
+    pub horizon: Option<TimestampMs>,
 }
 
 /// Where it is known which records have a newer one of the same key.
@@ -192,7 +190,7 @@ mod tests {
         assert_eq!(has_newer[..3], [true, false, false]);
         assert!(!has_newer[4]);
         let check = |index: usize, end, horizon| {
-            let retention = Retention { end, now: 1000, horizon: 0, trusts_horizons: true };
+            let retention = Retention { end, now: 1000, horizon: Some(0) };
             stays(&retention, &records[index], has_newer[index], horizon)
         };
         assert!(!check(0, 10, None));
