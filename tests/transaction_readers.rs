@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
@@ -48,22 +49,27 @@ fn a_scan_of_a_snapshot_never_shows_a_part_of_a_transaction_whatever_else_is_ope
     hammer(&["a", "b", "c"], scan_at_one_instant);
 }
 
-/// Readers look all the time while writers end transactions.
+/// Readers look all the time while writers end transactions, and once when all have ended.
 fn hammer(writers: &[&str], look: Look) {
     let test = TestEngine::in_background();
     let engine = test.open();
     let topic = engine.create_topic("t", TopicConfig::new(PARTITIONS)).expect("a good disk");
     let partitions = topic.partitions();
-    let (is_over, numbers, looks) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    let (is_over, numbers) = (AtomicBool::new(false), AtomicU64::new(0));
+    let start = Barrier::new(2 + writers.len());
     thread::scope(|scope| {
         let readers: Vec<_> = (0..2)
             .map(|_| {
                 let (engine, topic) = (&engine, &topic);
-                let (is_over, looks) = (&is_over, &looks);
+                let (is_over, start) = (&is_over, &start);
                 scope.spawn(move || {
-                    while !is_over.load(Ordering::SeqCst) {
+                    start.wait();
+                    loop {
+                        let is_last = is_over.load(Ordering::SeqCst);
                         look(engine, topic);
-                        looks.fetch_add(1, Ordering::SeqCst);
+                        if is_last {
+                            break;
+                        }
                     }
                 })
             })
@@ -72,14 +78,17 @@ fn hammer(writers: &[&str], look: Look) {
             .iter()
             .map(|id| {
                 let (engine, partitions, numbers) = (&engine, &partitions, &numbers);
-                scope.spawn(move || write(engine, id, partitions, numbers, 60))
+                let start = &start;
+                scope.spawn(move || {
+                    start.wait();
+                    write(engine, id, partitions, numbers, 60);
+                })
             })
             .collect();
         let wrote = writing.into_iter().all(|writer| writer.join().is_ok());
         is_over.store(true, Ordering::SeqCst);
         assert!(wrote && readers.into_iter().all(|reader| reader.join().is_ok()));
     });
-    assert!(looks.load(Ordering::SeqCst) > 2, "the readers saw nothing");
     let all: Vec<Vec<u64>> = partitions.iter().map(|partition| seen(&engine, partition)).collect();
     assert!(all.iter().all(|seen| seen.len() == 40 * writers.len()));
     assert_verified(&engine);
@@ -122,12 +131,16 @@ fn a_fetch_of_committed_data_stays_below_the_last_stable_offset_that_it_tells() 
     let (is_over, numbers) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         let reader = scope.spawn(|| {
-            while !is_over.load(Ordering::SeqCst) {
+            loop {
+                let is_last = is_over.load(Ordering::SeqCst);
                 let fetched = engine.fetch(&partitions[0], 0, FetchOptions::new());
                 let fetched = fetched.expect("readable");
                 let marks = fetched.watermarks;
                 assert!(marks.last_stable <= marks.high_watermark);
                 assert!(fetched.next_offset <= marks.last_stable, "{marks:?}");
+                if is_last {
+                    break;
+                }
             }
         });
         write(&engine, "a", &partitions, &numbers, 100);
