@@ -47,7 +47,7 @@ demo: setup ## the engine, then the broker: several partitions in one transactio
 test: setup test-default test-examples test-without-rocksdb test-fuzz-corpora ## all tests
 
 test-default:
-	$(CARGO) test --workspace --features tidelog/test-util
+	$(CARGO) test --workspace --features tidelog/test-util --no-fail-fast
 
 test-examples:
 	set -e; for example in $(EXAMPLES); do \

@@ -6,6 +6,9 @@
 //! - `TIDELOG_BENCH_BYTES`: bytes of record batches that are cleaned (default: 256 MiB)
 //! - `TIDELOG_BENCH_ROUNDS`: how often each share is measured (default: 3)
 //! - `TIDELOG_BENCH_DUPLICATES`: one share to measure in place of all, in percent
+//! - `TIDELOG_BENCH_KINDS`: 0 to leave out the logs that hold more than plain records: tombstones
+//!   (one record in a hundred), producer transactions (one in ten is aborted), and a log of which
+//!   nine tenths were cleaned before
 //! - `TIDELOG_BENCH_BESIDE`: 0 to leave out the appends beside a pass
 //!
 //! The pass runs on one thread, the benchmark's; the engine's own threads sync the log as they
@@ -58,29 +61,83 @@ fn topic(engine: &Engine, name: &str, settings: &[(&str, &str)]) -> Partition {
     topic.expect("it is made").partition(0).expect("it has a partition")
 }
 
-/// Appends so many bytes, of which this share has keys that come again.
-fn fill(engine: &Engine, partition: &Partition, total_bytes: u64, percent: u64) -> u64 {
-    let record_count = total_bytes / RECORD_BYTES as u64;
-    let key_count = (record_count * (100 - percent) / 100).max(1);
-    let (mut state, mut index, mut written) = (1u64, 0, 0);
-    while index < record_count {
+/// What a log holds besides records with keys and values.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Plain,
+    /// One record in a hundred has no value.
+    Tombstones,
+    /// Eight batches are one producer transaction, and one in ten of those is aborted.
+    Transactions,
+    /// Nine tenths were cleaned before.
+    MostlyClean,
+}
+
+const KINDS: &[(Kind, &str)] = &[
+    (Kind::Tombstones, ", tombstones"),
+    (Kind::Transactions, ", transactions"),
+    (Kind::MostlyClean, ", mostly clean"),
+];
+
+/// The records of a log, of which this share has keys that come again.
+struct Records {
+    kind: Kind,
+    percent: u64,
+    key_count: u64,
+    state: u64,
+    index: u64,
+}
+
+impl Records {
+    fn new(kind: Kind, total_bytes: u64, percent: u64) -> Self {
+        let record_count = total_bytes / RECORD_BYTES as u64;
+        let key_count = (record_count * (100 - percent) / 100).max(1);
+        Self { kind, percent, key_count, state: 1, index: 0 }
+    }
+
+    fn next(&mut self) -> Record {
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let key = if self.percent == 0 { self.index } else { (self.state >> 33) % self.key_count };
+        self.index += 1;
+        let key = format!("key-{key:012}");
+        let record = if self.kind == Kind::Tombstones && self.index.is_multiple_of(100) {
+            Record::tombstone(key)
+        } else {
+            Record::new(key, self.state.to_le_bytes().repeat(RECORD_BYTES / 8 - 4))
+        };
+        record.timestamp(1_700_000_000_000)
+    }
+}
+
+/// Appends so many of the records.
+fn fill(engine: &Engine, partition: &Partition, records: &mut Records, record_count: u64) {
+    let mut producer = (records.kind == Kind::Transactions).then(|| {
+        engine.transactional_producer("bench", Duration::from_secs(60)).expect("an id is left")
+    });
+    let mut transactions = 0;
+    let end = records.index + record_count;
+    while records.index < end {
+        if let Some(producer) = &mut producer {
+            let mut transaction = producer.begin();
+            for _ in 0..8 {
+                let batch = (0..RECORDS_PER_BATCH).map(|_| records.next()).collect();
+                transaction.append([(partition, batch)]).expect("it is appended");
+            }
+            transactions += 1;
+            let is_aborted = transactions % 10 == 0;
+            if is_aborted { transaction.abort() } else { transaction.commit() }.expect("it ends");
+            continue;
+        }
         let mut builder = BatchBuilder::new();
         for _ in 0..RECORDS_PER_BATCH {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let key = if percent == 0 { index } else { (state >> 33) % key_count };
-            let value: Vec<u8> = state.to_le_bytes().repeat(RECORD_BYTES / 8 - 4);
-            let record = Record::new(format!("key-{key:012}"), value);
-            builder.push(&record.timestamp(1_700_000_000_000)).expect("the batch is small");
-            index += 1;
+            builder.push(&records.next()).expect("the batch is small");
         }
         let batch = builder.finish().expect("it has records");
-        written += batch.len() as u64;
         let mut append = engine.append_transaction();
         append.batch(partition, batch).expect("the batch is good");
         append.commit(Durability::Buffered).expect("it is committed");
     }
     engine.sync().expect("it is synced");
-    written
 }
 
 /// Reads the files of the log and sums their bytes, once.
@@ -105,14 +162,22 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-fn clean_at(percent: u64, total_bytes: u64, rounds: u64) {
+fn clean_at(kind: (Kind, &str), percent: u64, total_bytes: u64, rounds: u64) {
+    let (kind, name) = kind;
     let (mut cleaned, mut read, mut synced, mut pass) = (Vec::new(), Vec::new(), Vec::new(), None);
     for _ in 0..rounds {
         let directory = BenchDir::new("cleaner");
         let engine = open(&directory.path().join("engine"));
         let settings = [("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0")];
         let partition = topic(&engine, "compacted", &settings);
-        fill(&engine, &partition, total_bytes, percent);
+        let mut records = Records::new(kind, total_bytes, percent);
+        let record_count = total_bytes / RECORD_BYTES as u64;
+        let dirty_count = if kind == Kind::MostlyClean { record_count / 10 } else { record_count };
+        if record_count > dirty_count {
+            fill(&engine, &partition, &mut records, record_count - dirty_count);
+            engine.clean_partition(&partition).expect("it is clean now");
+        }
+        fill(&engine, &partition, &mut records, dirty_count);
         let log = directory.path().join("engine/log");
         read_and_sum(&log);
         read.push(read_and_sum(&log));
@@ -126,7 +191,7 @@ fn clean_at(percent: u64, total_bytes: u64, rounds: u64) {
     let pass = pass.expect("a pass was due");
     let (cleaned, read, synced) = (median(cleaned), median(read), median(synced));
     println!(
-        "{percent:>3} % duplicates: {:>5.0} MB/s ({cleaned:.2?}, synced after {synced:.2?}), \
+        "{percent:>3} % duplicates{name}: {:>5.0} MB/s ({cleaned:.2?}, synced after {synced:.2?}), \
          reading and summing {read:.2?}, ratio {:.2}; {} keys, {} MB read, {} MB written",
         total_bytes as f64 / 1e6 / cleaned.as_secs_f64(),
         read.as_secs_f64() / cleaned.as_secs_f64(),
@@ -162,7 +227,8 @@ fn appends_beside(percent: u64, total_bytes: u64) {
     let settings = [("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0")];
     let compacted = topic(&engine, "compacted", &settings);
     let appended = topic(&engine, "appended", &[]);
-    fill(&engine, &compacted, total_bytes, percent);
+    let mut records = Records::new(Kind::Plain, total_bytes, percent);
+    fill(&engine, &compacted, &mut records, total_bytes / RECORD_BYTES as u64);
     let watch = Stopwatch::start();
     let alone = append_until(&engine, &appended, || watch.elapsed() >= ALONE);
     let alone_time = watch.elapsed();
@@ -196,7 +262,11 @@ fn main() {
     );
     let only = env_u64("TIDELOG_BENCH_DUPLICATES", u64::MAX);
     let chosen = || DUPLICATES.iter().filter(|&&percent| only == u64::MAX || percent == only);
-    chosen().for_each(|&percent| clean_at(percent, total_bytes, rounds));
+    let clean = |kind, &percent: &u64| clean_at(kind, percent, total_bytes, rounds);
+    chosen().for_each(|percent| clean((Kind::Plain, ""), percent));
+    if env_u64("TIDELOG_BENCH_KINDS", 1) > 0 {
+        KINDS.iter().for_each(|kind| chosen().for_each(|percent| clean(*kind, percent)));
+    }
     if env_u64("TIDELOG_BENCH_BESIDE", 1) > 0 {
         chosen().for_each(|&percent| appends_beside(percent, total_bytes));
     }

@@ -41,7 +41,6 @@ const LAYERS: &[(&str, u8, u8)] = &[
     ("groups", 7, 0),
     ("recovery", 7, 0),
     ("verify", 7, 0),
-    ("backup", 7, 0),
     ("maintenance", 8, 0),
     ("handles", 8, 0),
     ("engine", 9, 0),

@@ -143,7 +143,7 @@ impl fmt::Display for GrantsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Words { line, words } => {
-                write!(f, "a grant is `USER ACTION TOPIC`: line={line} words={words}")
+                write!(f, "a grant is `USER ACTION NAME`: line={line} words={words}")
             }
             Self::Action { line, action } => write!(
                 f,
