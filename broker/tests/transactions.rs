@@ -66,7 +66,7 @@ fn begin(client: &mut Client, of: &str) -> Holder {
 fn batch(holder: Holder, sequence: i32, value: &str) -> Bytes {
     let mut builder =
         BatchBuilder::new().producer(holder.producer, holder.epoch, sequence).transactional();
-    // Without a timestamp, so that its age is that of its append: the broker's clock is the system's.
+    // Without a timestamp its age is that of its append: the broker's clock is the system's.
     builder.push(&Record::new("key", value.to_owned())).unwrap();
     builder.finish().unwrap()
 }

@@ -56,6 +56,29 @@ pub(super) struct Request {
     pub(super) is_sync: bool,
 }
 
+impl Request {
+    /// One that is a step, adds no partition, stages nothing, and need not survive power loss.
+    pub(super) fn of_step(
+        id: &str,
+        step: impl Fn(
+            Option<&ProducerTransactionRow>,
+            TimestampMs,
+            Fresh<'_>,
+        ) -> Result<Step, ProducerTransactionError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        Self {
+            id: id.to_owned(),
+            decide: Box::new(move |row, now, fresh| step(row, now, fresh).map(Decision::of)),
+            partitions: Vec::new(),
+            staged: None,
+            is_sync: false,
+        }
+    }
+}
+
 /// The answer; `None` where a new producer id is needed and none was drawn.
 type Answer = Result<Option<ProducerIdentity>, ProducerError>;
 type Told = Promise<Answer>;

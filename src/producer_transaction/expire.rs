@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::change::{Decision, Request, carry_out};
+use super::change::{Decision, Fresh, Request, carry_out};
 use super::error::ProducerError;
 use crate::catalog::Partition;
 use crate::commit::{Change, FramePlan, Moment, Outcome, Promise, Verdict};
@@ -64,17 +64,10 @@ pub fn expire(shared: &Arc<Shared>) -> Result<ExpireReport, StorageError> {
 
 /// Aborts a transaction if it is still late when its turn comes.
 fn abort_late(shared: &Arc<Shared>, id: String) -> Result<bool, StorageError> {
-    let request = Request {
-        id,
-        decide: Box::new(|row, now, fresh| {
-            let step = row.and_then(|row| time_out(row, now, fresh));
-            step.map(Decision::of).ok_or(NOT_ANY_MORE)
-        }),
-        partitions: Vec::new(),
-        staged: None,
-        is_sync: true,
+    let step = |row: Option<&_>, now, fresh: Fresh<'_>| {
+        row.and_then(|row| time_out(row, now, fresh)).ok_or(NOT_ANY_MORE)
     };
-    settled(carry_out(shared, request))
+    settled(carry_out(shared, Request { is_sync: true, ..Request::of_step(&id, step) }))
 }
 
 /// Forgets a transactional id if it is still silent when its turn comes.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::change::{Decision, Request, carry_out};
+use super::change::{Fresh, Request, carry_out};
 use super::error::ProducerError;
 use crate::catalog::Partition;
 use crate::producer::transaction::{
@@ -49,18 +49,9 @@ pub fn init_producer(
         max_timeout_ms: max_timeout_ms.unwrap_or(i32::MAX),
         expected: init.expected,
     };
-    carry_out(
-        shared,
-        Request {
-            id: id.to_owned(),
-            decide: Box::new(move |row, now, fresh| {
-                transaction::init(row, &request, now, fresh).map(Decision::of)
-            }),
-            partitions: Vec::new(),
-            staged: None,
-            is_sync: true,
-        },
-    )
+    let step =
+        move |row: Option<&_>, now, fresh: Fresh<'_>| transaction::init(row, &request, now, fresh);
+    carry_out(shared, Request { is_sync: true, ..Request::of_step(id, step) })
 }
 
 /// Adds partitions to the transaction of a producer; opens one where none is open. Partitions that
@@ -76,16 +67,11 @@ pub fn add_partitions(
 ) -> Result<(), ProducerError> {
     check_transactional_id(id)?;
     let ids: Vec<PartitionId> = partitions.iter().map(|partition| partition.cell().id()).collect();
-    let request = Request {
-        id: id.to_owned(),
-        decide: Box::new(move |row, now, _| {
-            transaction::add_partitions(row, producer, &ids, now).map(Decision::of)
-        }),
-        partitions: partitions.to_vec(),
-        staged: None,
-        is_sync: false,
+    let step = move |row: Option<&_>, now, _: Fresh<'_>| {
+        transaction::add_partitions(row, producer, &ids, now)
     };
-    carry_out(shared, request).map(drop)
+    let partitions = partitions.to_vec();
+    carry_out(shared, Request { partitions, ..Request::of_step(id, step) }).map(drop)
 }
 
 /// Adds partitions as an append of transactional batches does (Produce from version 12): what an
@@ -111,16 +97,11 @@ pub fn add_partitions_of_append(
         Err(ProducerTransactionError::PartitionNotAdded { .. }) => {}
         Err(error) => return Err(error.into()),
     }
-    let request = Request {
-        id: id.to_owned(),
-        decide: Box::new(move |row, now, _| {
-            transaction::check_append(row, producer, &ids, true, now).map(Decision::of)
-        }),
-        partitions: partitions.to_vec(),
-        staged: None,
-        is_sync: false,
+    let step = move |row: Option<&_>, now, _: Fresh<'_>| {
+        transaction::check_append(row, producer, &ids, true, now)
     };
-    carry_out(shared, request).map(drop)
+    let partitions = partitions.to_vec();
+    carry_out(shared, Request { partitions, ..Request::of_step(id, step) }).map(drop)
 }
 
 /// Adds a consumer group to the transaction of a producer; opens one where none is open.
@@ -136,16 +117,10 @@ pub fn add_group(
     check_transactional_id(id)?;
     check_lengths(group, &[]).map_err(ProducerError::TooLong)?;
     let group = group.to_owned();
-    let request = Request {
-        id: id.to_owned(),
-        decide: Box::new(move |row, now, _| {
-            transaction::add_group(row, producer, &group, now).map(Decision::of)
-        }),
-        partitions: Vec::new(),
-        staged: None,
-        is_sync: false,
+    let step = move |row: Option<&_>, now, _: Fresh<'_>| {
+        transaction::add_group(row, producer, &group, now)
     };
-    carry_out(shared, request).map(drop)
+    carry_out(shared, Request::of_step(id, step)).map(drop)
 }
 
 /// Holds offsets of a group in the open transaction of a producer: they become the group's when it
@@ -164,16 +139,11 @@ pub fn stage_offsets(
     check_transactional_id(id)?;
     check_lengths(group, &offsets).map_err(ProducerError::TooLong)?;
     let named = group.to_owned();
-    let request = Request {
-        id: id.to_owned(),
-        decide: Box::new(move |row, now, _| {
-            transaction::stage_offsets(row, producer, &named, may_add_group, now).map(Decision::of)
-        }),
-        partitions: Vec::new(),
-        staged: Some((group.to_owned(), last_of_each(offsets))),
-        is_sync: false,
+    let step = move |row: Option<&_>, now, _: Fresh<'_>| {
+        transaction::stage_offsets(row, producer, &named, may_add_group, now)
     };
-    carry_out(shared, request).map(drop)
+    let staged = Some((group.to_owned(), last_of_each(offsets)));
+    carry_out(shared, Request { staged, ..Request::of_step(id, step) }).map(drop)
 }
 
 /// Ends the open transaction of a producer: one sync commit, which every reader sees in all
@@ -189,18 +159,10 @@ pub fn end_transaction(
     protocol: EndProtocol,
 ) -> Result<ProducerIdentity, ProducerError> {
     check_transactional_id(id)?;
-    carry_out(
-        shared,
-        Request {
-            id: id.to_owned(),
-            decide: Box::new(move |row, now, fresh| {
-                transaction::end(row, producer, kind, protocol, now, fresh).map(Decision::of)
-            }),
-            partitions: Vec::new(),
-            staged: None,
-            is_sync: true,
-        },
-    )
+    let step = move |row: Option<&_>, now, fresh: Fresh<'_>| {
+        transaction::end(row, producer, kind, protocol, now, fresh)
+    };
+    carry_out(shared, Request { is_sync: true, ..Request::of_step(id, step) })
 }
 
 /// Whether an open transaction holds an offset of a group for this partition.

@@ -3,7 +3,7 @@
 use crate::types::Offset;
 
 use super::fault::RecordError;
-use super::raw::take_key;
+use super::raw::{bytes_behind, take_key};
 
 /// The key of one record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,10 +33,7 @@ impl<'a> Iterator for RecordKeys<'a> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.left == 0 {
-            let count_bytes = self.records.len() - self.at;
-            self.at = self.records.len();
-            return (count_bytes > 0)
-                .then_some(Err(RecordError::BytesBehindRecords { count_bytes }));
+            return bytes_behind(&mut self.at, self.records.len()).map(Err);
         }
         let records = self.records;
         match take_key(records, &mut self.at) {

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::fault::{Field, RecordFault};
+use super::fault::{Field, RecordError, RecordFault};
 use super::varint::{take_i32, take_i64};
 
 /// Where the parts of one record lie.
@@ -159,4 +159,10 @@ fn take_range(
     let start = *at;
     *at += length;
     Ok(start..*at)
+}
+
+/// The fault of bytes that follow the last record, told once: `at` is their end then.
+pub(super) fn bytes_behind(at: &mut usize, end: usize) -> Option<RecordError> {
+    let count_bytes = end - std::mem::replace(at, end);
+    (count_bytes > 0).then_some(RecordError::BytesBehindRecords { count_bytes })
 }

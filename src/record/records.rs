@@ -12,7 +12,7 @@ use super::data::Record;
 use super::fault::RecordError;
 use super::header::BatchHeader;
 use super::headers::Headers;
-use super::raw::take_record;
+use super::raw::{bytes_behind, take_record};
 
 /// The records of one batch. A fault is the last item: what came before it is good, and nothing
 /// behind it is made up.
@@ -96,10 +96,7 @@ impl Iterator for Records {
             return Some(Err(fault));
         }
         if self.left == 0 {
-            let count_bytes = self.payload.len() - self.at;
-            self.at = self.payload.len();
-            return (count_bytes > 0)
-                .then_some(Err(RecordError::BytesBehindRecords { count_bytes }));
+            return bytes_behind(&mut self.at, self.payload.len()).map(Err);
         }
         let record = self.read();
         self.left -= 1;

@@ -10,7 +10,7 @@ use super::fault::RecordError;
 use super::framing::batch_size;
 use super::header::{BatchHeader, CRC_START, HEADER_BYTES};
 use super::keys::RecordKeys;
-use super::raw::{RawRecord, take_record};
+use super::raw::{RawRecord, bytes_behind, take_record};
 use super::varint::size_i32;
 
 /// One batch in borrowed bytes, its framing good.
@@ -193,10 +193,7 @@ impl<'a> Iterator for RecordViews<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.left == 0 {
-            let count_bytes = self.records.len() - self.at;
-            self.at = self.records.len();
-            return (count_bytes > 0)
-                .then_some(Err(RecordError::BytesBehindRecords { count_bytes }));
+            return bytes_behind(&mut self.at, self.records.len()).map(Err);
         }
         let record = self.read();
         self.left -= 1;

@@ -2,7 +2,6 @@
 //! to its default. A resource or an entry twice and a null value are INVALID_REQUEST, as are
 //! resources that are no topics.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use kafka_protocol::messages::alter_configs_request::AlterConfigsResource;
@@ -31,28 +30,23 @@ fn alter(
     session: &Session,
     request: &AlterConfigsRequest,
 ) -> AlterConfigsResponse {
-    let mut times: HashMap<(i8, &str), usize> = HashMap::new();
-    for resource in &request.resources {
-        *times.entry((resource.resource_type, &*resource.resource_name)).or_default() += 1;
-    }
-    let mut responses = Vec::new();
-    for resource in &request.resources {
-        let outcome = match times.remove(&(resource.resource_type, &*resource.resource_name)) {
-            None => continue,
-            Some(1) => one(context, session, resource, request.validate_only),
-            Some(_) => Err(Fault::invalid_request("the resource is there twice")),
-        };
+    let answers = configs::alter_each(
+        &request.resources,
+        |resource| (resource.resource_type, &*resource.resource_name),
+        |resource| one(context, session, resource, request.validate_only),
+    );
+    let answers = answers.map(|(resource, outcome)| {
         let answer = AlterConfigsResourceResponse::default()
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone());
-        responses.push(match outcome {
+        match outcome {
             Ok(()) => answer,
             Err(fault) => {
                 answer.with_error_code(fault.code).with_error_message(Some(text(fault.message)))
             }
-        });
-    }
-    AlterConfigsResponse::default().with_responses(responses)
+        }
+    });
+    AlterConfigsResponse::default().with_responses(answers.collect())
 }
 
 fn one(
@@ -63,16 +57,11 @@ fn one(
 ) -> Result<(), Fault> {
     let (kind, name) = (resource.resource_type, resource.resource_name.as_str());
     let topic = topic(context, session, kind, name)?;
-    let mut seen = HashSet::new();
+    configs::check_named_once(resource.configs.iter().map(|entry| entry.name.as_str()))?;
     let mut entries = Vec::new();
     for entry in &resource.configs {
         let name = entry.name.as_str();
-        if !seen.insert(name) {
-            return Err(Fault::invalid_request(format!("the entry is there twice: name={name}")));
-        }
-        let value = entry.value.as_deref().ok_or_else(|| {
-            Fault::invalid_request(format!("a value must not be null: name={name}"))
-        })?;
+        let value = entry.value.as_deref().ok_or_else(|| configs::null_value(name))?;
         entries.push((name, value));
     }
     let settings = TopicSettings::from_values(entries).map_err(|error| configs::fault(&error))?;

@@ -1,6 +1,9 @@
 //! Configuration entries on the wire: where a value comes from, its type, and the code for one that
 //! is refused.
 
+use std::collections::HashMap;
+use std::hash::Hash;
+
 use kafka_protocol::error::ResponseError;
 use tidelog::TopicSettings;
 use tidelog::config::{ConfigKey, ConfigProblem, Domain, TOPIC_CONFIG_KEYS, TopicConfigError};
@@ -53,4 +56,39 @@ pub(super) fn fault(error: &TopicConfigError) -> Fault {
         _ => None,
     });
     Fault::new(code.unwrap_or(ResponseError::InvalidConfig), error.to_string())
+}
+
+/// Alters each resource of a request, in its order. One that is there more than once is refused,
+/// and answered once.
+pub(super) fn alter_each<'r, R>(
+    resources: &'r [R],
+    key: impl Fn(&'r R) -> (i8, &'r str),
+    mut alter: impl FnMut(&'r R) -> Result<(), Fault>,
+) -> impl Iterator<Item = (&'r R, Result<(), Fault>)> {
+    let mut times = times_of(resources.iter().map(&key));
+    resources.iter().filter_map(move |resource| match times.remove(&key(resource))? {
+        1 => Some((resource, alter(resource))),
+        _ => Some((resource, Err(Fault::invalid_request("the resource is there twice")))),
+    })
+}
+
+/// Refuses entries of which one is there more than once.
+pub(super) fn check_named_once<'r>(names: impl Iterator<Item = &'r str>) -> Result<(), Fault> {
+    match times_of(names).into_iter().find(|&(_, times)| times > 1) {
+        None => Ok(()),
+        Some((name, _)) => {
+            Err(Fault::invalid_request(format!("the entry is there twice: name={name}")))
+        }
+    }
+}
+
+fn times_of<K: Eq + Hash>(keys: impl Iterator<Item = K>) -> HashMap<K, usize> {
+    let mut times = HashMap::new();
+    keys.for_each(|key| *times.entry(key).or_default() += 1);
+    times
+}
+
+/// What a client is told where an entry needs a value and has none.
+pub(super) fn null_value(name: &str) -> Fault {
+    Fault::invalid_request(format!("a value must not be null: name={name}"))
 }

@@ -2,7 +2,6 @@
 //! added to (2) or taken from (3). One wrong entry leaves its topic as it was. A resource or an
 //! entry twice, a null value to set and an operation that does not exist are INVALID_REQUEST.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use kafka_protocol::messages::incremental_alter_configs_request::AlterConfigsResource;
@@ -30,28 +29,23 @@ fn alter(
     session: &Session,
     request: &IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse {
-    let mut times: HashMap<(i8, &str), usize> = HashMap::new();
-    for resource in &request.resources {
-        *times.entry((resource.resource_type, &*resource.resource_name)).or_default() += 1;
-    }
-    let mut responses = Vec::new();
-    for resource in &request.resources {
-        let outcome = match times.remove(&(resource.resource_type, &*resource.resource_name)) {
-            None => continue,
-            Some(1) => one(context, session, resource, request.validate_only),
-            Some(_) => Err(Fault::invalid_request("the resource is there twice")),
-        };
+    let answers = configs::alter_each(
+        &request.resources,
+        |resource| (resource.resource_type, &*resource.resource_name),
+        |resource| one(context, session, resource, request.validate_only),
+    );
+    let answers = answers.map(|(resource, outcome)| {
         let answer = AlterConfigsResourceResponse::default()
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone());
-        responses.push(match outcome {
+        match outcome {
             Ok(()) => answer,
             Err(fault) => {
                 answer.with_error_code(fault.code).with_error_message(Some(text(fault.message)))
             }
-        });
-    }
-    IncrementalAlterConfigsResponse::default().with_responses(responses)
+        }
+    });
+    IncrementalAlterConfigsResponse::default().with_responses(answers.collect())
 }
 
 fn one(
@@ -62,22 +56,16 @@ fn one(
 ) -> Result<(), Fault> {
     let (kind, name) = (resource.resource_type, resource.resource_name.as_str());
     let topic = alter_configs::topic(context, session, kind, name)?;
-    let mut seen = HashSet::new();
+    configs::check_named_once(resource.configs.iter().map(|entry| entry.name.as_str()))?;
     let mut changes = Vec::new();
     for entry in &resource.configs {
         let name = entry.name.as_str();
-        if !seen.insert(name) {
-            return Err(Fault::invalid_request(format!("the entry is there twice: name={name}")));
-        }
         let operation = match (entry.config_operation, entry.value.as_deref()) {
             (1, _) => ConfigOperation::Delete,
             (0, Some(value)) => ConfigOperation::Set(value.to_owned()),
             (2, Some(value)) => ConfigOperation::Append(value.to_owned()),
             (3, Some(value)) => ConfigOperation::Subtract(value.to_owned()),
-            (0 | 2 | 3, None) => {
-                let message = format!("a value must not be null: name={name}");
-                return Err(Fault::invalid_request(message));
-            }
+            (0 | 2 | 3, None) => return Err(configs::null_value(name)),
             (unknown, _) => {
                 let message = format!("there is no such operation: operation={unknown}");
                 return Err(Fault::invalid_request(message));
