@@ -31,8 +31,12 @@ TARGET ?= $(TARGETS)
 SECONDS ?= 60
 SANITIZER ?= none
 
+# What `make shake` runs, and how often each.
+TEST ?=
+ROUNDS ?= 20
+
 .PHONY: help setup demo test test-default test-examples test-without-rocksdb test-fuzz-corpora \
-	lint doc fuzz bench
+	lint doc fuzz shake bench
 
 help: ## list the recipes
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 30
@@ -84,6 +88,9 @@ fuzz: ## fuzz: TARGET=name (all of them without it), SECONDS=60 each; needs nigh
 		$(CARGO) +nightly fuzz run --sanitizer $(SANITIZER) --features libfuzzer $$target \
 			fuzz/target/corpus/$$target fuzz/corpus/$$target -- \
 			-max_total_time=$(SECONDS) -timeout=10 -rss_limit_mb=2048 $$dictionary; done
+
+shake: setup ## the tests while the order of their threads is shaken: TEST="maintenance reuse" (or all), ROUNDS=20
+	bash tests/shake/run.sh $(ROUNDS) $(TEST)
 
 bench: setup ## the benchmarks; TIDELOG_BENCH_DIR names a directory on the disk to be measured
 	$(CARGO) bench --package tidelog --bench '*'
