@@ -119,10 +119,11 @@ fn filter_records(
         return Ok(Filtered::Emptied);
     }
     let mut tombstones = records.iter().filter(|record| record.value.is_none());
-    let has_tombstone = tombstones.clone().next().is_some();
-    let sees_tombstone = tombstones.any(|record| record.offset < retention.end);
-    let after = if has_tombstone { before.or(retention.horizon) } else { before };
-    let horizon = after.filter(|_| sees_tombstone);
+    let (first, last) = (tombstones.clone().next(), tombstones.next_back());
+    let is_reached = |tombstone: &RecordView<'_>| tombstone.offset < retention.end;
+    // Older records of keys are left behind the pass, so that its tombstones get no horizon yet.
+    let after = if last.is_some_and(is_reached) { before.or(retention.horizon) } else { before };
+    let horizon = after.filter(|_| first.is_some_and(is_reached));
     if records.len() == record_count && after == before {
         return Ok(Filtered::Unchanged { horizon });
     }
@@ -178,15 +179,24 @@ mod tests {
     }
 
     #[test]
-    fn a_tombstone_behind_the_pass_is_stamped_and_no_pass_waits_for_it_yet() {
+    fn a_batch_with_a_tombstone_behind_the_pass_is_not_stamped_yet() {
         let keys = KeyMap::new(1, HashKey([3, 4]));
-        let bytes = batch(&[Record::new("b", "1"), Record::tombstone("a")]);
-        let Filtered::Rebuilt { bytes, horizon } = filtered(&bytes, &keys, 1, 0) else {
+        let bytes = batch(&[Record::tombstone("b"), Record::new("c", "1"), Record::tombstone("a")]);
+        for end in 0..3 {
+            let unchanged = Filtered::Unchanged { horizon: None };
+            assert_eq!(filtered(&bytes, &keys, end, 5000), unchanged, "{end}");
+        }
+        let Filtered::Rebuilt { bytes, horizon } = filtered(&bytes, &keys, 3, 5000) else {
             panic!("the batch was not stamped");
         };
-        assert_eq!(horizon, None);
-        assert_eq!(filtered(&bytes, &keys, 1, 5000), Filtered::Unchanged { horizon: None });
-        assert!(matches!(filtered(&bytes, &keys, 2, 5000), Filtered::Rebuilt { .. }));
+        assert_eq!(horizon, Some(6000));
+        // A horizon that is there was written when the older records were gone.
+        let waits = Filtered::Unchanged { horizon: Some(6000) };
+        assert_eq!(filtered(&bytes, &keys, 2, 5999), waits);
+        let Filtered::Rebuilt { bytes, horizon } = filtered(&bytes, &keys, 2, 6000) else {
+            panic!("the tombstone that was reached stayed");
+        };
+        assert_eq!((horizon, offsets(&bytes)), (None, vec![1, 2]));
     }
 
     #[test]

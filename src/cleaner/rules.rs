@@ -52,8 +52,8 @@ pub(super) struct Retention {
     pub end: Offset,
     /// The clock of the pass.
     pub now: TimestampMs,
-    /// When the tombstones may go that this pass sees first; `None` while older records of their
-    /// keys may be left, so that none gets a horizon yet.
+    /// When the tombstones may go that this pass reaches first; `None` while older records of
+    /// their keys may be left, so that none gets a horizon yet.
     pub horizon: Option<TimestampMs>,
 }
 

@@ -1,0 +1,243 @@
+//! Nobody is left with a value of a deleted key, however passes are stopped, limited and slow.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+use common::{
+    NOW_MS, TestEngine, append_batch, assert_verified, batch_of, one_partition, records_of,
+};
+use tidelog::config::{ConfigChange, ConfigOperation};
+use tidelog::record::{BatchBuilder, MarkerKind};
+use tidelog::types::ProducerIdentity;
+use tidelog::{CleanerPass, Durability, Engine, Partition, Record};
+
+const DELETE_RETENTION_MS: i64 = 5000;
+
+const EAGER: [(&str, &str); 3] = [
+    ("cleanup.policy", "compact"),
+    ("min.cleanable.dirty.ratio", "0"),
+    ("delete.retention.ms", "5000"),
+];
+
+const PRODUCER: ProducerIdentity = ProducerIdentity { producer_id: 7, producer_epoch: 0 };
+
+/// Memory of the cleaner for one key.
+const BYTES_PER_KEY: u64 = 40;
+
+/// Numbers that look random, the same for each seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// A partition, what was appended to it, and when older values of deleted keys were still there.
+struct Watched {
+    test: TestEngine,
+    engine: Engine,
+    partition: Partition,
+    /// The newest offset of each key, and whether it has a value.
+    newest: BTreeMap<Bytes, (i64, bool)>,
+    older_seen_at: BTreeMap<Bytes, i64>,
+    now: i64,
+}
+
+impl Watched {
+    fn new(key_limit: u64) -> Self {
+        let memory_bytes = (key_limit * BYTES_PER_KEY).max(64);
+        let test = TestEngine::with(|config| config.cleaner_memory_bytes(memory_bytes));
+        let engine = test.open();
+        let partition = one_partition(&engine, "t", &EAGER);
+        let (newest, older_seen_at) = (BTreeMap::new(), BTreeMap::new());
+        Self { test, engine, partition, newest, older_seen_at, now: NOW_MS }
+    }
+
+    fn advance_ms(&mut self, ms: u64) {
+        self.test.clock.advance_ms(ms);
+        self.now += ms as i64;
+    }
+
+    fn append(&mut self, records: &[Record]) {
+        let records: Vec<_> = records.iter().map(|r| r.clone().timestamp(NOW_MS)).collect();
+        let base = append_batch(&self.engine, &self.partition, batch_of(&records)).base_offset;
+        self.note(base, &records);
+    }
+
+    fn note(&mut self, base: i64, records: &[Record]) {
+        for (offset, record) in (base..).zip(records) {
+            let key = record.key.clone().expect("the topic is compacted");
+            if self.newest.get(&key).is_none_or(|(newest, _)| *newest < offset) {
+                self.older_seen_at.remove(&key);
+                self.newest.insert(key, (offset, record.value.is_some()));
+            }
+        }
+    }
+
+    /// Appends a batch of a producer transaction; tells where it begins.
+    fn append_in_transaction(&mut self, sequence: i32, records: &[Record]) -> i64 {
+        let mut builder = BatchBuilder::new().producer(PRODUCER.producer_id, 0, sequence);
+        builder = builder.transactional();
+        for record in records {
+            builder.push(&record.clone().timestamp(NOW_MS)).expect("it is legal");
+        }
+        self.engine.pretend_open_transaction("p", PRODUCER, &self.partition);
+        let mut append = self.engine.append_transaction();
+        append.transactional_id("p", false);
+        append.batch(&self.partition, builder.finish().expect("it is legal")).expect("it is legal");
+        append.commit(Durability::Sync).expect("it is legal").batches[0].base_offset
+    }
+
+    fn end_transaction(&mut self, kind: MarkerKind) {
+        self.engine.write_marker(PRODUCER, &self.partition, kind).expect("it is legal");
+    }
+
+    /// Looks what a reader finds now.
+    fn look(&mut self, of: &str) {
+        let marks = self.engine.watermarks(&self.partition).expect("it exists");
+        let found = records_of(&self.engine, &self.partition);
+        let offsets: BTreeMap<_, Vec<i64>> =
+            found.into_iter().fold(BTreeMap::new(), |mut all, r| {
+                all.entry(r.key.expect("it has a key")).or_insert_with(Vec::new).push(r.offset);
+                all
+            });
+        let nothing = Vec::new();
+        for (key, &(offset, has_value)) in self.newest.range(Bytes::new()..) {
+            let found = offsets.get(key).unwrap_or(&nothing);
+            if offset < marks.log_start || offset >= marks.last_stable {
+                continue;
+            }
+            if found.iter().any(|older| *older < offset) {
+                self.older_seen_at.insert(key.clone(), self.now);
+            }
+            if found.contains(&offset) {
+                continue;
+            }
+            assert!(!has_value, "{of}: the value of {key:?} at {offset} is gone");
+            assert!(found.is_empty(), "{of}: {key:?} at {offset} is alive again: {found:?}");
+            let lived_ms = self.older_seen_at.get(key).map(|seen_at| self.now - seen_at);
+            let is_told = lived_ms.is_none_or(|lived_ms| lived_ms >= DELETE_RETENTION_MS);
+            assert!(is_told, "{of}: the tombstone of {key:?} at {offset} lived {lived_ms:?} ms");
+        }
+    }
+
+    /// A pass that ends when it asks once more than so often.
+    fn clean_until(&mut self, stop_at: u64, of: &str) -> Option<CleanerPass> {
+        self.look(of);
+        let (engine, partition) = (self.engine.clone(), self.partition.clone());
+        let mut calls = 0;
+        let pass = engine.clean_partition_at(&partition, |_| {
+            self.look(of);
+            calls += 1;
+            if calls > stop_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        self.look(of);
+        assert_verified(&self.engine);
+        pass.expect("nothing is damaged")
+    }
+
+    fn set(&self, name: &str, value: &str) {
+        let operation = ConfigOperation::Set(value.to_owned());
+        let change = ConfigChange { name: name.to_owned(), operation };
+        self.engine.alter_topic("t", &[change]).expect("the setting is legal");
+    }
+
+    fn reopen(&mut self) {
+        self.test.kill();
+        self.engine = self.test.open();
+        self.partition = self.engine.topic("t").expect("it is there").partition(0).expect("it has");
+    }
+}
+
+fn keys(text: &str) -> Vec<Record> {
+    let record = |word: &str| match word.strip_prefix('-') {
+        Some(key) => Record::tombstone(key),
+        None => Record::new(word, "v"),
+    };
+    text.split(' ').map(record).collect()
+}
+
+#[test]
+fn a_tombstone_that_a_pass_did_not_reach_lives_its_time_behind_the_pass_that_does() {
+    for (key_limit, batch) in [(2, "b c -a"), (2, "-b c -a"), (3, "-x y z -a"), (2, "b c d -a")] {
+        let mut watched = Watched::new(key_limit);
+        watched.append(&keys("a"));
+        watched.append(&keys(batch));
+        let mut passes = 0;
+        while let Some(pass) = watched.clean_until(u64::MAX, batch) {
+            assert!(pass.is_finished && passes < 9, "{batch}: {pass:?}");
+            watched.advance_ms(60_000);
+            passes += 1;
+        }
+        assert!(passes > 2, "{batch}: {passes} passes");
+        let left = records_of(&watched.engine, &watched.partition);
+        assert!(left.iter().all(|record| record.value.is_some()), "{batch}: {left:?}");
+    }
+}
+
+fn random_keys(random: &mut Random) -> Vec<Record> {
+    let count = 1 + random.below(6);
+    let record = |random: &mut Random| {
+        let key = random.below(7).to_string();
+        if random.below(3) == 0 { Record::tombstone(key) } else { Record::new(key, "v") }
+    };
+    (0..count).map(|_| record(random)).collect()
+}
+
+fn clean_at_random(watched: &mut Watched, random: &mut Random, of: &str) {
+    let stop_at = [random.below(9), u64::MAX][random.below(2) as usize];
+    watched.clean_until(stop_at, of);
+    watched.advance_ms([0, 4999, 5000, 60_000][random.below(4) as usize]);
+}
+
+/// A producer transaction, with others' batches and a pass while it is open.
+fn transact(watched: &mut Watched, sequence: &mut i32, random: &mut Random, of: &str) {
+    let records = random_keys(random);
+    let base = watched.append_in_transaction(*sequence, &records);
+    *sequence += records.len() as i32;
+    if random.below(2) == 0 {
+        watched.append(&random_keys(random));
+        clean_at_random(watched, random, of);
+    }
+    let commits = random.below(2) == 0;
+    if commits {
+        watched.note(base, &records);
+    }
+    watched.end_transaction(if commits { MarkerKind::Commit } else { MarkerKind::Abort });
+}
+
+fn step(watched: &mut Watched, sequence: &mut i32, random: &mut Random, of: &str) {
+    match random.below(14) {
+        0..6 => watched.append(&random_keys(random)),
+        6 => watched.reopen(),
+        7 => {
+            let policy = ["delete", "compact,delete"][random.below(2) as usize];
+            watched.set("cleanup.policy", policy);
+            watched.append(&random_keys(random));
+            watched.set("cleanup.policy", "compact");
+        }
+        8 if random.below(3) == 0 => {
+            let end = watched.engine.watermarks(&watched.partition).expect("it exists");
+            let start = random.below(end.log_end as u64 + 1) as i64;
+            watched.engine.delete_records(&watched.partition, start).expect("it is legal");
+        }
+        9 => transact(watched, sequence, random, of),
+        _ => clean_at_random(watched, random, of),
+    }
+}
+
+#[test]
+fn no_reader_is_left_with_a_deleted_key_whatever_limits_and_stops_the_passes() {
+    for seed in 0..300 {
+        let (mut random, mut sequence) = (Random(seed), 0);
+        let mut watched = Watched::new(2 + random.below(7));
+        for _ in 0..40 {
+            step(&mut watched, &mut sequence, &mut random, &format!("seed {seed}"));
+        }
+    }
+}
