@@ -180,6 +180,23 @@ fn a_tombstone_that_a_pass_did_not_reach_lives_its_time_behind_the_pass_that_doe
     }
 }
 
+#[test]
+fn a_tombstone_goes_at_its_horizon_although_the_rest_of_its_batch_is_too_young() {
+    let mut watched = Watched::new(2);
+    watched.append(&keys("-a b c"));
+    let pass = watched.clean_until(u64::MAX, "memory").expect("it is due");
+    assert_eq!(pass.cleaned_to, 2);
+    watched.set("min.compaction.lag.ms", "60000");
+    for (advance_ms, left) in [(4999, 3), (1, 2)] {
+        watched.advance_ms(advance_ms);
+        watched.clean_until(u64::MAX, "young");
+        assert_eq!(records_of(&watched.engine, &watched.partition).len(), left);
+    }
+    assert_eq!(watched.clean_until(u64::MAX, "young"), None, "no pass is due for what has gone");
+    watched.advance_ms(60_000);
+    assert_eq!(watched.clean_until(u64::MAX, "old").expect("it is due").cleaned_to, 3);
+}
+
 fn random_keys(random: &mut Random) -> Vec<Record> {
     let count = 1 + random.below(6);
     let record = |random: &mut Random| {
@@ -213,7 +230,8 @@ fn transact(watched: &mut Watched, sequence: &mut i32, random: &mut Random, of: 
 
 fn step(watched: &mut Watched, sequence: &mut i32, random: &mut Random, of: &str) {
     match random.below(14) {
-        0..6 => watched.append(&random_keys(random)),
+        0..5 => watched.append(&random_keys(random)),
+        5 => watched.set("min.compaction.lag.ms", ["0", "9000"][random.below(2) as usize]),
         6 => watched.reopen(),
         7 => {
             let policy = ["delete", "compact,delete"][random.below(2) as usize];

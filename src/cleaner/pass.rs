@@ -81,7 +81,9 @@ impl Pass<'_> {
         let cleaned = if is_plain { self.clean_newest_first(survey)? } else { None };
         let learned = match cleaned {
             Some(learned) => {
-                self.rewrite(&learned, plan.first_dirty)?;
+                // The batch that holds the first dirty offset was judged too, if it is old enough.
+                let has_parts = !survey.part_starts.is_empty();
+                self.rewrite(&learned, if has_parts { plan.first_dirty } else { Offset::MAX })?;
                 learned
             }
             None => {
