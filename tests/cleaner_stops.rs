@@ -6,13 +6,11 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use common::{
-    NOW_MS, TestEngine, append_batch, assert_verified, batch_of, one_partition, records_of,
-};
+use common::{NOW_MS, TestEngine, append_batch, assert_verified, one_partition, records_of};
 use tidelog::config::{ConfigChange, ConfigOperation};
 use tidelog::record::{BatchBuilder, MarkerKind};
 use tidelog::types::ProducerIdentity;
-use tidelog::{CleanerPass, Durability, Engine, Partition, Record};
+use tidelog::{CleanerPass, Codec, Durability, Engine, Partition, Record};
 
 const DELETE_RETENTION_MS: i64 = 5000;
 
@@ -46,6 +44,9 @@ struct Watched {
     newest: BTreeMap<Bytes, (i64, bool)>,
     older_seen_at: BTreeMap<Bytes, i64>,
     now: i64,
+    /// How long a pass takes from one question whether it may go on to the next.
+    pace_ms: u64,
+    codec: Codec,
 }
 
 impl Watched {
@@ -55,7 +56,16 @@ impl Watched {
         let engine = test.open();
         let partition = one_partition(&engine, "t", &EAGER);
         let (newest, older_seen_at) = (BTreeMap::new(), BTreeMap::new());
-        Self { test, engine, partition, newest, older_seen_at, now: NOW_MS }
+        Self {
+            test,
+            engine,
+            partition,
+            newest,
+            older_seen_at,
+            now: NOW_MS,
+            pace_ms: 0,
+            codec: Codec::None,
+        }
     }
 
     fn advance_ms(&mut self, ms: u64) {
@@ -64,9 +74,13 @@ impl Watched {
     }
 
     fn append(&mut self, records: &[Record]) {
-        let records: Vec<_> = records.iter().map(|r| r.clone().timestamp(NOW_MS)).collect();
-        let base = append_batch(&self.engine, &self.partition, batch_of(&records)).base_offset;
-        self.note(base, &records);
+        let mut builder = BatchBuilder::new().codec(self.codec);
+        for record in records {
+            builder.push(&record.clone().timestamp(NOW_MS)).expect("it is legal");
+        }
+        let batch = builder.finish().expect("there is a record");
+        let base = append_batch(&self.engine, &self.partition, batch).base_offset;
+        self.note(base, records);
     }
 
     fn note(&mut self, base: i64, records: &[Record]) {
@@ -132,6 +146,7 @@ impl Watched {
         let (engine, partition) = (self.engine.clone(), self.partition.clone());
         let mut calls = 0;
         let pass = engine.clean_partition_at(&partition, |_| {
+            self.advance_ms(self.pace_ms);
             self.look(of);
             calls += 1;
             if calls > stop_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -197,6 +212,36 @@ fn a_tombstone_goes_at_its_horizon_although_the_rest_of_its_batch_is_too_young()
     assert_eq!(watched.clean_until(u64::MAX, "old").expect("it is due").cleaned_to, 3);
 }
 
+#[test]
+fn a_tombstone_lives_its_time_from_when_the_older_values_went_however_long_the_pass_takes() {
+    for key_limit in [8, 1000] {
+        // The older value waits for a commit with the tombstone, or has gone with one before.
+        for value_bytes in [1, 600 << 10] {
+            for codec in Codec::ALL {
+                let mut watched = Watched::new(key_limit);
+                watched.codec = codec;
+                watched.pace_ms = 60_000;
+                watched.append(&keys("a b"));
+                for key in ["c", "d", "e"] {
+                    watched
+                        .append(&[Record::new(key, vec![b'v'; value_bytes]), keys("b")[0].clone()]);
+                }
+                watched.append(&keys("-a -f"));
+                let of = format!("{key_limit} keys, {value_bytes} bytes, {codec:?}");
+                for _ in 0..3 {
+                    watched.clean_until(u64::MAX, &of);
+                    watched.pace_ms = 0;
+                    watched.advance_ms(2499);
+                }
+                watched.advance_ms(60_000);
+                watched.clean_until(u64::MAX, &of);
+                let left = records_of(&watched.engine, &watched.partition);
+                assert!(left.iter().all(|record| record.value.is_some()), "{of}: {left:?}");
+            }
+        }
+    }
+}
+
 fn random_keys(random: &mut Random) -> Vec<Record> {
     let count = 1 + random.below(6);
     let record = |random: &mut Random| {
@@ -208,6 +253,7 @@ fn random_keys(random: &mut Random) -> Vec<Record> {
 
 fn clean_at_random(watched: &mut Watched, random: &mut Random, of: &str) {
     let stop_at = [random.below(9), u64::MAX][random.below(2) as usize];
+    watched.pace_ms = [0, 2500, 7000][random.below(3) as usize];
     watched.clean_until(stop_at, of);
     watched.advance_ms([0, 4999, 5000, 60_000][random.below(4) as usize]);
 }

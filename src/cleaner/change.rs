@@ -16,7 +16,7 @@ use crate::error::StorageError;
 use crate::keyspace::{BatchEntry, batch_key, partition_key};
 use crate::log::Payload;
 use crate::partition::BatchSize;
-use crate::record::{Attributes, BatchHeader};
+use crate::record::{Attributes, BatchHeader, BatchView, BuildError, rebuild};
 use crate::shared::{Located, Pipeline};
 use crate::store::Direction;
 use crate::types::{CommitSequence, Durability, Offset, PayloadLocation, TimestampMs};
@@ -186,7 +186,32 @@ impl CleanChange {
     }
 }
 
+impl Item {
+    /// Gives what takes the batch's place this horizon in place of its own.
+    pub(super) fn stamp(&mut self, horizon: TimestampMs) -> Result<(), BuildError> {
+        if let Some(new) = &mut self.replacement {
+            *new = new.stamped(horizon)?;
+            self.horizon = Some(horizon);
+        }
+        Ok(())
+    }
+}
+
 impl Replacement {
+    /// A batch that was just built.
+    pub(super) fn new(bytes: Bytes) -> Self {
+        let header = *BatchView::parse(&bytes).expect("it was just built").header();
+        Self { header, bytes }
+    }
+
+    fn stamped(&self, horizon: TimestampMs) -> Result<Self, BuildError> {
+        let view = BatchView::parse(&self.bytes).expect("it was just built");
+        let batch = view.unpack().map_err(BuildError::Compression)?;
+        let records: Result<Vec<_>, _> = batch.records().collect();
+        let records = records.expect("it was just built");
+        Ok(Self::new(rebuild(batch.header(), &records, Some(horizon))?))
+    }
+
     fn is_empty(&self) -> bool {
         self.header.record_count() == 0
     }

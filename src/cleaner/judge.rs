@@ -7,7 +7,7 @@ use super::producers::LastBatches;
 use super::reader::damaged;
 use super::rules::Retention;
 use crate::catalog::Partition;
-use crate::record::{BatchHeader, BatchView, emptied};
+use crate::record::{BatchHeader, emptied};
 use crate::shared::Located;
 use crate::types::{Offset, TimestampMs};
 
@@ -49,10 +49,7 @@ impl Judge<'_> {
             Filtered::Emptied => (Some(emptied(header)), None),
             Filtered::Rebuilt { bytes, horizon } => (Some(bytes), horizon),
         };
-        let replacement = replacement.map(|bytes| {
-            let header = *BatchView::parse(&bytes).expect("it was just built").header();
-            Replacement { header, bytes }
-        });
+        let replacement = replacement.map(Replacement::new);
         Ok(Some(Item { expected: *located, replacement, horizon }))
     }
 

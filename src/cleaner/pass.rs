@@ -33,6 +33,9 @@ const COMMIT_BYTES: usize = 512 << 10;
 /// Batches in one commit of a pass.
 const COMMIT_ITEMS: usize = 1024;
 
+/// By how much a horizon may be too early, so that what is committed at once is built once.
+const MOST_EARLY_MS: i64 = 100;
+
 /// Runs a pass that is planned; tells what it did also where it has failed.
 pub(super) fn run(
     shared: &Shared,
@@ -46,7 +49,7 @@ pub(super) fn run(
     let mut pass = Pass {
         reader: Reader::new(shared, partition, pace),
         now,
-        horizon: now.saturating_add(delete_retention_ms),
+        delete_retention_ms,
         figures: CleanerPass::of(&survey.plan),
         items: Vec::new(),
         item_bytes: 0,
@@ -65,7 +68,7 @@ pub(super) fn run(
 pub(super) struct Pass<'a> {
     pub(super) reader: Reader<'a>,
     pub(super) now: TimestampMs,
-    pub(super) horizon: TimestampMs,
+    delete_retention_ms: i64,
     figures: CleanerPass,
     items: Vec<Item>,
     item_bytes: usize,
@@ -94,8 +97,7 @@ impl Pass<'_> {
         };
         self.figures.key_count = learned.key_count();
         let first_dirty = learned.end();
-        let finish = Finish { first_dirty, next_horizon: self.next_horizon };
-        self.commit(Some(finish))?;
+        self.commit(Some(first_dirty))?;
         self.figures.cleaned_to = first_dirty;
         self.figures.is_finished = true;
         Ok(())
@@ -113,7 +115,14 @@ impl Pass<'_> {
     }
 
     pub(super) fn retention(&self, end: Offset) -> Retention {
-        Retention { end, now: self.now, horizon: Some(self.horizon) }
+        Retention { end, now: self.now, horizon: Some(self.horizon()) }
+    }
+
+    /// When tombstones may go that get their horizon now: a pass may last, and older records of
+    /// their keys were there a moment ago.
+    fn horizon(&self) -> TimestampMs {
+        let now = self.reader.shared.clock.now_ms().max(self.now);
+        now.saturating_add(self.delete_retention_ms)
     }
 
     /// Goes through all batches that begin below the end of what was learned and end below
@@ -226,7 +235,6 @@ impl Pass<'_> {
 
     /// Changes a batch in this commit or the next.
     pub(super) fn push(&mut self, item: Item) -> Result<(), Stop> {
-        self.next_horizon = self.next_horizon.min(item.horizon.unwrap_or(TimestampMs::MAX));
         self.item_bytes += item.replacement.as_ref().map_or(0, |new| new.bytes.len());
         self.items.push(item);
         if self.item_bytes >= COMMIT_BYTES || self.items.len() >= COMMIT_ITEMS {
@@ -235,11 +243,15 @@ impl Pass<'_> {
         Ok(())
     }
 
-    pub(super) fn commit(&mut self, finish: Option<Finish>) -> Result<(), Stop> {
+    /// Commits what was changed; the last time with the first dirty offset behind the pass.
+    pub(super) fn commit(&mut self, first_dirty: Option<Offset>) -> Result<(), Stop> {
         let bytes = std::mem::take(&mut self.item_bytes) as u64;
         self.reader.keep_pace(bytes)?;
         let mut items = std::mem::take(&mut self.items);
         items.sort_unstable_by_key(|item| item.expected.last_offset);
+        self.stamp_again(&mut items)?;
+        let next_horizon = self.next_horizon;
+        let finish = first_dirty.map(|first_dirty| Finish { first_dirty, next_horizon });
         let mut figures = self.figures;
         items.iter().for_each(|item| figures.add(item));
         let pipeline = Arc::clone(&self.reader.shared.pipeline);
@@ -256,5 +268,24 @@ impl Pass<'_> {
             Told::Overtaken => Err(Stop::Told),
             Told::Failed(error) => Err(error.into()),
         }
+    }
+
+    /// Gives what was stamped a while ago the horizon of now: the older records go in this commit,
+    /// which may have waited, or in the one before it.
+    fn stamp_again(&mut self, items: &mut [Item]) -> Result<(), CleanError> {
+        let now_horizon = self.horizon();
+        for item in items {
+            let Some(horizon) = item.horizon else { continue };
+            let is_new = !attributes(&item.expected).has_delete_horizon();
+            if is_new && now_horizon.saturating_sub(horizon) > MOST_EARLY_MS {
+                item.stamp(now_horizon).map_err(|source| CleanError::Rebuild {
+                    partition: self.reader.partition.clone(),
+                    offset: item.expected.entry.base_offset,
+                    source,
+                })?;
+            }
+            self.next_horizon = self.next_horizon.min(item.horizon.unwrap_or(TimestampMs::MAX));
+        }
+        Ok(())
     }
 }
