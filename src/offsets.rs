@@ -261,7 +261,7 @@ impl Lookup<'_> {
         batch.verify_crc().map_err(corrupt)?;
         let is_log_time =
             batch.header().attributes().timestamp_type() == TimestampType::LogAppendTime;
-        for record in batch.records() {
+        for record in batch.stored_records() {
             let record = record.map_err(corrupt)?;
             let timestamp =
                 if is_log_time { located.entry.max_timestamp } else { record.timestamp };

@@ -294,7 +294,7 @@ impl Scan {
         if header.is_control() || is_left_out {
             return Ok(Vec::new());
         }
-        let records: Result<Vec<_>, _> = batch.records().collect();
+        let records: Result<Vec<_>, _> = batch.stored_records().collect();
         records.map_err(corrupt)
     }
 

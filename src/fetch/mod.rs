@@ -109,7 +109,7 @@ impl Fetched {
                 Ok(batch) if is_skipped(batch.header(), &aborted) => Box::new(std::iter::empty()),
                 Ok(batch) => Box::new(
                     batch
-                        .records()
+                        .stored_records()
                         .filter(move |record| !matches!(record, Ok(r) if r.offset < from)),
                 ),
                 Err(error) => Box::new(std::iter::once(Err(error))),

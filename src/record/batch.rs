@@ -4,7 +4,7 @@ use std::iter::FusedIterator;
 
 use bytes::Bytes;
 
-use super::compression::MAX_DECOMPRESSED_BYTES;
+use super::compression::{MAX_DECOMPRESSED_BYTES, MAX_STORED_DECOMPRESSED_BYTES};
 use super::fault::RecordError;
 use super::framing::batch_size;
 use super::header::{BatchHeader, CRC_START, HEADER_BYTES};
@@ -81,6 +81,13 @@ impl RecordBatch {
     #[must_use]
     pub fn records(&self) -> Records {
         self.records_within(MAX_DECOMPRESSED_BYTES)
+    }
+
+    /// The records of a batch that comes out of a log, which was taken under a limit of its own:
+    /// [`MAX_STORED_DECOMPRESSED_BYTES`] at most.
+    #[must_use]
+    pub fn stored_records(&self) -> Records {
+        self.records_within(MAX_STORED_DECOMPRESSED_BYTES)
     }
 
     /// The records, with another cap on their decompressed size.

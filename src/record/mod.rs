@@ -54,7 +54,7 @@ pub use attributes::{Attributes, Codec, TimestampType};
 pub use batch::{Batches, RecordBatch};
 pub use builder::{BatchBuilder, BuildError, MAX_BATCH_BYTES};
 pub use code::ErrorCode;
-pub use compression::MAX_DECOMPRESSED_BYTES;
+pub use compression::{MAX_DECOMPRESSED_BYTES, MAX_STORED_DECOMPRESSED_BYTES};
 pub use control::{ControlError, ControlRecord, EndMarker, MarkerKind};
 pub use crc::combine as combine_crc;
 pub use data::{Header, IntoField, Record};

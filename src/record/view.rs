@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::types::{Offset, TimestampMs};
 
 use super::attributes::{Codec, TimestampType};
-use super::compression::{MAX_DECOMPRESSED_BYTES, decompress};
+use super::compression::{MAX_STORED_DECOMPRESSED_BYTES, decompress};
 use super::fault::RecordError;
 use super::framing::batch_size;
 use super::header::{BatchHeader, CRC_START, HEADER_BYTES};
@@ -90,8 +90,8 @@ impl<'a> BatchView<'a> {
         Ok(())
     }
 
-    /// Decompresses the records, up to [`MAX_DECOMPRESSED_BYTES`]; uncompressed ones stay where
-    /// they are.
+    /// Decompresses the records of a batch that comes out of a log, up to
+    /// [`MAX_STORED_DECOMPRESSED_BYTES`]; uncompressed ones stay where they are.
     ///
     /// # Errors
     /// [`RecordError`] for a codec or a stream that cannot be read, or a negative count.
@@ -105,7 +105,7 @@ impl<'a> BatchView<'a> {
         let payload = &self.bytes[HEADER_BYTES..];
         let records = match codec {
             Codec::None => Cow::Borrowed(payload),
-            codec => Cow::Owned(decompress(codec, payload, MAX_DECOMPRESSED_BYTES)?),
+            codec => Cow::Owned(decompress(codec, payload, MAX_STORED_DECOMPRESSED_BYTES)?),
         };
         Ok(UnpackedBatch { header, records })
     }

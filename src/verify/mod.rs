@@ -183,7 +183,7 @@ impl Check<'_> {
         // The greatest timestamp of the records says nothing: a client that claimed the log's time
         // keeps the maximum that it sent, beside records with times of their own, as in Kafka.
         let (mut count, mut next) = (0u32, entry.base_offset);
-        for record in batch.records() {
+        for record in batch.stored_records() {
             let record = record.map_err(|_| corrupt("a record of it cannot be decoded"))?;
             if record.offset < next || record.offset > located.last_offset {
                 return Err(corrupt("its records are not in the order of offsets"));

@@ -20,6 +20,10 @@ use super::fault::{RecordError, StreamFault};
 /// sixty times the default `max.message.bytes`, and little enough to have some in memory at once.
 pub const MAX_DECOMPRESSED_BYTES: usize = 64 * 1024 * 1024;
 
+/// What the records of a batch in the log may decompress to. It was taken under an engine's own
+/// limit, 1 GiB at most, and a delete horizon adds up to ten bytes to records of seven at least.
+pub const MAX_STORED_DECOMPRESSED_BYTES: usize = 3 << 30;
+
 /// The records in a compressed payload.
 pub(super) fn decompress(
     codec: Codec,
