@@ -24,7 +24,8 @@
 //!    the next tombstone or marker may go.
 //!
 //! Where Kafka's unit is a segment here it is the batch, and nothing is held back as active.
-//! Damaged bytes are never rewritten: the partition is noted, and tried again in every round.
+//! Damaged bytes are never rewritten: the partition is noted, and each round looks whether the
+//! damaged batch is whole again.
 
 mod change;
 mod dirty;

@@ -22,6 +22,7 @@ use super::reader::{LOCATE_BYTES, Reader, attributes, damaged, run_of};
 use super::rules::Retention;
 use super::{CleanerPass, Pace};
 use crate::catalog::Partition;
+use crate::error::{Corruption, Place, StorageError};
 use crate::producer::AbortedSet;
 use crate::record::{RecordError, UnpackedBatch};
 use crate::shared::{Located, Shared};
@@ -79,6 +80,7 @@ pub(super) struct Pass<'a> {
 
 impl Pass<'_> {
     fn run(&mut self, survey: &Survey) -> Result<(), Stop> {
+        self.look_at_damage()?;
         let plan = &survey.plan;
         let is_plain = survey.is_plain && keys_fit(self.reader.shared, plan);
         let cleaned = if is_plain { self.clean_newest_first(survey)? } else { None };
@@ -100,6 +102,25 @@ impl Pass<'_> {
         self.commit(Some(first_dirty))?;
         self.figures.cleaned_to = first_dirty;
         self.figures.is_finished = true;
+        Ok(())
+    }
+
+    /// Reads the batch first at which the last pass found damage: as long as it is damaged, a round
+    /// costs no more than that.
+    fn look_at_damage(&mut self) -> Result<(), Stop> {
+        let (shared, partition) = (self.reader.shared, self.reader.partition);
+        let id = partition.cell().id();
+        let Some(StorageError::Corruption(Corruption { place, .. })) = shared.cleaning.failure(id)
+        else {
+            return Ok(());
+        };
+        let Place::Batch { offset, .. } = place else { return Ok(()) };
+        let (_pin, found) = self.reader.locate(offset, Offset::MAX, 0)?;
+        let _ = self.reader.read(&found, &mut |located, batch| {
+            let mut records = batch.records();
+            let fault = records.find_map(Result::err);
+            fault.map_or(Ok(ControlFlow::Continue(())), |_| Err(damaged(partition, located).into()))
+        })?;
         Ok(())
     }
 
