@@ -1,13 +1,15 @@
 //! `delete_records`: the log start moves to an offset that a caller names, and survives power loss there.
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::change::{Trim, Trimmed, trim};
 use crate::catalog::Partition;
 use crate::commit::Effects;
 use crate::error::StorageError;
-use crate::shared::{Prefix, Shared};
+use crate::shared::{Prefix, Shared, visit};
+use crate::store::Read;
 use crate::types::{Durability, Offset, Visibility, Watermarks};
 
 /// Up to where records go.
@@ -47,8 +49,16 @@ pub enum DeleteRecordsError {
     Storage(StorageError),
 }
 
+/// How often all that is to go is looked up at once. What the cleaner changes meanwhile makes the
+/// look worth nothing, and the more there is to look at the longer it takes.
+const MAX_WHOLE_LOOKS: u32 = 3;
+
+/// Batches of a step, in which it goes behind that.
+const STEP_BATCHES: u32 = 1024;
+
 /// Moves the log start up to the target, which need not be the border of a batch. Returns the log
-/// start: the target, or a higher one that it had already.
+/// start: the target, or a higher one that it had already. Beside a busy cleaner it may move in
+/// several steps.
 ///
 /// # Errors
 /// [`DeleteRecordsError`]: the topic is gone, the offset is out of range, or the storage; after a
@@ -60,19 +70,24 @@ pub fn delete_records(
 ) -> Result<Offset, DeleteRecordsError> {
     shared.check_open()?;
     let unknown = || DeleteRecordsError::UnknownPartition { partition: partition.clone() };
+    if !shared.catalog.holds(partition.topic()) {
+        return Err(unknown());
+    }
+    let watermarks = shared.watermarks(partition, Visibility::Applied);
+    let offset = match target {
+        OffsetTarget::HighWatermark => watermarks.high_watermark,
+        OffsetTarget::Offset(offset) => offset,
+    };
+    if offset < 0 || offset > watermarks.high_watermark {
+        let partition = partition.clone();
+        return Err(DeleteRecordsError::OffsetOutOfRange { partition, offset, watermarks });
+    }
+    let mut looks = 0;
     loop {
         if !shared.catalog.holds(partition.topic()) {
             return Err(unknown());
         }
         let watermarks = shared.watermarks(partition, Visibility::Applied);
-        let offset = match target {
-            OffsetTarget::HighWatermark => watermarks.high_watermark,
-            OffsetTarget::Offset(offset) => offset,
-        };
-        if offset < 0 || offset > watermarks.high_watermark {
-            let partition = partition.clone();
-            return Err(DeleteRecordsError::OffsetOutOfRange { partition, offset, watermarks });
-        }
         if offset <= watermarks.log_start {
             // Retention moves it in buffered commits; what is answered here survives power loss.
             shared.pipeline.sync(shared.pipeline.last_written())?;
@@ -80,16 +95,40 @@ pub fn delete_records(
             return Ok(watermarks.log_start);
         }
         let store = &*shared.pipeline.store;
-        let prefix = Prefix::look_up(store, partition.cell(), offset, offset, |_| true)?;
+        looks += 1;
+        let step = match looks > MAX_WHOLE_LOOKS {
+            true => step_end(store, partition, watermarks.log_start, offset)?,
+            false => offset,
+        };
+        let prefix = Prefix::look_up(store, partition.cell(), step, step, |_| true)?;
         let log_start = prefix.new_start();
         let one = Trim { partition: partition.clone(), prefix, settings: None };
         match trim(shared, vec![one], Durability::Sync)?.first() {
-            Some(Trimmed::Done) => return Ok(log_start),
+            Some(Trimmed::Done) if step == offset => return Ok(log_start),
             Some(Trimmed::Gone) | None => return Err(unknown()),
-            // Something else was removed meanwhile, so this ends.
-            Some(Trimmed::Changed) => {}
+            // A step was made, or something else was removed meanwhile.
+            Some(Trimmed::Done | Trimmed::Changed) => {}
         }
     }
+}
+
+/// Where a step from this log start on ends, which is to get to an offset.
+fn step_end(
+    store: &dyn Read,
+    partition: &Partition,
+    log_start: Offset,
+    offset: Offset,
+) -> Result<Offset, StorageError> {
+    let (mut count, mut end) = (0, offset);
+    visit(store, partition.cell().id(), log_start, offset, &mut |located| {
+        count += 1;
+        if count < STEP_BATCHES {
+            return ControlFlow::Continue(());
+        }
+        end = located.last_offset + 1;
+        ControlFlow::Break(())
+    })?;
+    Ok(end)
 }
 
 impl From<StorageError> for DeleteRecordsError {
