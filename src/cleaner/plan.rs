@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::error::CleanError;
 use super::reader::{LOCATE_BYTES, attributes};
-use super::rules::{dirty_ratio, is_too_young, overdue_ms};
+use super::rules::{dirty_ratio, is_reached, is_too_young, overdue_ms};
 use crate::catalog::Partition;
 use crate::shared::{CleanerLag, Located, Shared, visit};
 use crate::types::{Offset, TimestampMs};
@@ -59,7 +59,7 @@ impl CleanerPlan {
 pub(super) fn may_be_due(partition: &Partition, now: TimestampMs) -> bool {
     partition.cell().read(|state| {
         let row = state.row();
-        row.first_dirty.max(row.log_start) < row.log_end || row.next_horizon <= now
+        row.first_dirty.max(row.log_start) < row.log_end || is_reached(row.next_horizon, now)
     })
 }
 
@@ -105,7 +105,7 @@ pub(super) fn survey(shared: &Shared, partition: &Partition) -> Result<Survey, C
     plan.clean_bytes = row.size_bytes.saturating_sub(dirty_bytes);
     plan.overdue_ms = overdue_ms(oldest, settings, now);
     plan.dirty_ratio = dirty_ratio(plan.clean_bytes, plan.cleanable_bytes);
-    plan.horizon_reached = row.next_horizon <= now;
+    plan.horizon_reached = is_reached(row.next_horizon, now);
     let is_dirty_enough = plan.cleanable_bytes > 0
         && (plan.dirty_ratio > settings.min_cleanable_dirty_ratio || plan.overdue_ms > 0);
     plan.is_due = settings.cleanup_policy.compact && (is_dirty_enough || plan.horizon_reached);

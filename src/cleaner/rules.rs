@@ -45,6 +45,11 @@ pub(super) fn dirty_ratio(clean_bytes: u64, cleanable_bytes: u64) -> f64 {
     cleanable_bytes as f64 / (clean_bytes as f64 + cleanable_bytes as f64)
 }
 
+/// Whether the first horizon is reached. There is none at the greatest time.
+pub(super) fn is_reached(next_horizon: TimestampMs, now: TimestampMs) -> bool {
+    next_horizon <= now && next_horizon < TimestampMs::MAX
+}
+
 /// What decides about the records of a batch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Retention {
