@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use common::{NOW_MS, TestEngine, append_batch, assert_verified, one_partition, records_of};
+use common::{
+    NOW_MS, TestEngine, append_batch, assert_verified, batches_of, one_partition, records_of,
+};
 use tidelog::config::{ConfigChange, ConfigOperation};
 use tidelog::record::{BatchBuilder, MarkerKind};
 use tidelog::types::ProducerIdentity;
@@ -43,6 +45,8 @@ struct Watched {
     /// The newest offset of each key, and whether it has a value.
     newest: BTreeMap<Bytes, (i64, bool)>,
     older_seen_at: BTreeMap<Bytes, i64>,
+    /// Of each transaction that has ended: its data, its marker, when its data was still there.
+    transactions: Vec<(i64, i64, i64)>,
     now: i64,
     /// How long a pass takes from one question whether it may go on to the next.
     pace_ms: u64,
@@ -62,6 +66,7 @@ impl Watched {
             partition,
             newest,
             older_seen_at,
+            transactions: Vec::new(),
             now: NOW_MS,
             pace_ms: 0,
             codec: Codec::None,
@@ -107,12 +112,33 @@ impl Watched {
         append.commit(Durability::Sync).expect("it is legal").batches[0].base_offset
     }
 
-    fn end_transaction(&mut self, kind: MarkerKind) {
+    fn end_transaction(&mut self, base: i64, kind: MarkerKind) {
+        let marker = self.engine.watermarks(&self.partition).expect("it exists").log_end;
+        self.transactions.push((base, marker, self.now));
         self.engine.write_marker(PRODUCER, &self.partition, kind).expect("it is legal");
+    }
+
+    /// Looks which markers are there now.
+    fn look_at_markers(&mut self, of: &str) {
+        let start = self.engine.watermarks(&self.partition).expect("it exists").log_start;
+        let batches = batches_of(&self.engine, &self.partition);
+        let headers = || batches.iter().map(|batch| batch.header());
+        self.transactions.retain(|(_, marker, _)| *marker >= start);
+        for (base, marker, seen_at) in &mut self.transactions {
+            let has_data = headers().any(|header| header.base_offset() == *base);
+            let is_there = headers().any(|h| h.base_offset() == *marker && h.record_count() > 0);
+            if has_data {
+                *seen_at = self.now;
+            }
+            let lived_ms = self.now - *seen_at;
+            let is_told = is_there || !has_data && lived_ms >= DELETE_RETENTION_MS;
+            assert!(is_told, "{of}: the marker at {marker} of {base} lived {lived_ms} ms");
+        }
     }
 
     /// Looks what a reader finds now.
     fn look(&mut self, of: &str) {
+        self.look_at_markers(of);
         let marks = self.engine.watermarks(&self.partition).expect("it exists");
         let found = records_of(&self.engine, &self.partition);
         let offsets: BTreeMap<_, Vec<i64>> =
@@ -271,7 +297,7 @@ fn transact(watched: &mut Watched, sequence: &mut i32, random: &mut Random, of: 
     if commits {
         watched.note(base, &records);
     }
-    watched.end_transaction(if commits { MarkerKind::Commit } else { MarkerKind::Abort });
+    watched.end_transaction(base, if commits { MarkerKind::Commit } else { MarkerKind::Abort });
 }
 
 fn step(watched: &mut Watched, sequence: &mut i32, random: &mut Random, of: &str) {
@@ -299,7 +325,8 @@ fn step(watched: &mut Watched, sequence: &mut i32, random: &mut Random, of: &str
 fn no_reader_is_left_with_a_deleted_key_whatever_limits_and_stops_the_passes() {
     for seed in 0..300 {
         let (mut random, mut sequence) = (Random(seed), 0);
-        let mut watched = Watched::new(2 + random.below(7));
+        let key_limit = [2 + random.below(7), 1000][random.below(3) as usize / 2];
+        let mut watched = Watched::new(key_limit);
         for _ in 0..40 {
             step(&mut watched, &mut sequence, &mut random, &format!("seed {seed}"));
         }
