@@ -65,7 +65,12 @@ impl DirtyBatches {
 
     /// A batch begins. One for which there is no room has to be read again.
     pub(super) fn begin(&mut self, base_offset: Offset, last_offset: Offset) {
-        if self.notes.len() < self.limit {
+        let count = self.notes.len();
+        if count < self.limit {
+            if count == self.notes.capacity() {
+                // Twice as many, as a list does by itself, but none above the limit.
+                self.notes.reserve_exact(count.max(64).min(self.limit - count));
+            }
             let has_bits = bit(last_offset, base_offset) != 0;
             let (superseded, is_open, looks_again) = (0, false, false);
             self.notes.push(Note { last_offset, superseded, has_bits, is_open, looks_again });
@@ -178,6 +183,18 @@ mod tests {
         assert_eq!(dirty.known(301, 2), Known::Whole);
         dirty.look_again_from(300);
         assert_eq!((dirty.known(301, 2), dirty.superseded(301)), (Known::Open, None));
+    }
+
+    #[test]
+    fn its_memory_is_what_its_limit_says_at_most() {
+        for limit in [0, 1, 63, 65, 1000, 4097] {
+            let mut dirty = DirtyBatches::new(limit);
+            for offset in 0..5000 {
+                dirty.begin(offset, offset);
+                assert!(dirty.notes.capacity() as u64 <= limit, "{limit}");
+            }
+            assert_eq!(dirty.notes.len() as u64, limit);
+        }
     }
 
     #[test]
