@@ -188,10 +188,14 @@ impl Watched {
         self.engine.alter_topic("t", &[change]).expect("the setting is legal");
     }
 
-    fn reopen(&mut self) {
+    /// What is counted goes on from what was counted before; it must be what a new engine counts.
+    fn reopen(&mut self, of: &str) {
+        let before = self.engine.cleaner_plan(&self.partition).expect("the index is whole");
         self.test.kill();
         self.engine = self.test.open();
         self.partition = self.engine.topic("t").expect("it is there").partition(0).expect("it has");
+        let after = self.engine.cleaner_plan(&self.partition).expect("the index is whole");
+        assert_eq!(before, after, "{of}");
     }
 }
 
@@ -304,7 +308,7 @@ fn step(watched: &mut Watched, sequence: &mut i32, random: &mut Random, of: &str
     match random.below(14) {
         0..5 => watched.append(&random_keys(random)),
         5 => watched.set("min.compaction.lag.ms", ["0", "9000"][random.below(2) as usize]),
-        6 => watched.reopen(),
+        6 => watched.reopen(of),
         7 => {
             let policy = ["delete", "compact,delete"][random.below(2) as usize];
             watched.set("cleanup.policy", policy);
@@ -329,6 +333,7 @@ fn no_reader_is_left_with_a_deleted_key_whatever_limits_and_stops_the_passes() {
         let mut watched = Watched::new(key_limit);
         for _ in 0..40 {
             step(&mut watched, &mut sequence, &mut random, &format!("seed {seed}"));
+            watched.engine.cleaner_plan(&watched.partition).expect("the index is whole");
         }
     }
 }

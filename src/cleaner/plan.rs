@@ -1,12 +1,14 @@
 //! What there is to clean in a partition, and whether a pass is due: figures from the index alone.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use super::error::CleanError;
 use super::reader::{LOCATE_BYTES, attributes};
 use super::rules::{dirty_ratio, is_reached, is_too_young, overdue_ms};
 use crate::catalog::Partition;
-use crate::shared::{CleanerLag, Located, Shared, visit};
+use crate::partition::RemovalMark;
+use crate::shared::{CleanerLag, DirtyPart, Located, Shared, visit};
 use crate::types::{Offset, TimestampMs};
 
 /// What there is to clean in a partition.
@@ -41,7 +43,6 @@ pub(super) struct Survey {
     pub is_plain: bool,
     /// Parts of what is dirty, in the order of offsets: where each begins.
     pub part_starts: Vec<Offset>,
-    part_bytes: u64,
 }
 
 impl CleanerPlan {
@@ -76,45 +77,47 @@ pub(super) fn survey(shared: &Shared, partition: &Partition) -> Result<Survey, C
     if !shared.catalog.holds(partition.topic()) {
         return Err(CleanError::UnknownPartition { partition: partition.clone() });
     }
-    let settings = partition.topic().settings();
-    let settings = settings.effective();
     let now = shared.clock.now_ms();
-    let (row, marks) = partition.cell().read(|state| (state.row().clone(), state.watermarks()));
+    // Before the entries: what is removed while they are looked at makes the next look begin anew.
+    let (row, marks, mark) = partition
+        .cell()
+        .read(|state| (state.row().clone(), state.watermarks(), state.removal_mark()));
     let first_dirty = row.first_dirty.max(row.log_start);
-    let mut dirty_bytes = 0;
-    let mut oldest: Option<TimestampMs> = None;
-    let mut survey = Survey::new(first_dirty, marks.last_stable);
-    let store = &*shared.pipeline.store;
-    let id = partition.cell().id();
-    visit(store, id, first_dirty, row.log_end, &mut |located| {
-        let entry = &located.entry;
-        dirty_bytes += u64::from(entry.location.length_bytes);
-        if entry.max_timestamp > 0 {
-            oldest = Some(oldest.map_or(entry.max_timestamp, |old| old.min(entry.max_timestamp)));
-        }
-        if located.last_offset < survey.plan.uncleanable {
-            if is_too_young(entry, settings, now) {
-                survey.plan.uncleanable = entry.base_offset.max(first_dirty);
-            } else {
-                survey.add(&located);
-            }
-        }
+    let mut dirty = dirty_part(shared, partition, (first_dirty, mark), now);
+    let settings = Arc::clone(&dirty.settings);
+    let settings = settings.effective();
+    let (store, id) = (&*shared.pipeline.store, partition.cell().id());
+    visit(store, id, dirty.seen_to, row.log_end, &mut |located| {
+        see(&mut dirty, &located);
         ControlFlow::Continue(())
     })?;
-    let plan = &mut survey.plan;
-    plan.clean_bytes = row.size_bytes.saturating_sub(dirty_bytes);
-    plan.overdue_ms = overdue_ms(oldest, settings, now);
+    dirty.seen_to = row.log_end;
+    let mut plan = CleanerPlan::new(first_dirty, marks.last_stable);
+    visit(store, id, dirty.cleanable_to, plan.uncleanable, &mut |located| {
+        if is_too_young(&located.entry, settings, now) {
+            plan.uncleanable = located.entry.base_offset.max(first_dirty);
+            return ControlFlow::Break(());
+        }
+        add(&mut dirty, &located);
+        ControlFlow::Continue(())
+    })?;
+    plan.cleanable_bytes = dirty.cleanable_bytes;
+    plan.cleanable_records = dirty.cleanable_records;
+    plan.clean_bytes = row.size_bytes.saturating_sub(dirty.dirty_bytes);
+    plan.overdue_ms = overdue_ms(dirty.oldest, settings, now);
     plan.dirty_ratio = dirty_ratio(plan.clean_bytes, plan.cleanable_bytes);
     plan.horizon_reached = is_reached(row.next_horizon, now);
     let is_dirty_enough = plan.cleanable_bytes > 0
         && (plan.dirty_ratio > settings.min_cleanable_dirty_ratio || plan.overdue_ms > 0);
     plan.is_due = settings.cleanup_policy.compact && (is_dirty_enough || plan.horizon_reached);
+    let survey = Survey { plan, is_plain: dirty.is_plain, part_starts: dirty.part_starts.clone() };
+    shared.cleaning.put_dirty(id, dirty);
     Ok(survey)
 }
 
-impl Survey {
+impl CleanerPlan {
     fn new(first_dirty: Offset, last_stable: Offset) -> Self {
-        let plan = CleanerPlan {
+        Self {
             first_dirty,
             uncleanable: last_stable.max(first_dirty),
             clean_bytes: 0,
@@ -124,21 +127,63 @@ impl Survey {
             overdue_ms: 0,
             horizon_reached: false,
             is_due: false,
-        };
-        Self { plan, is_plain: true, part_starts: Vec::new(), part_bytes: 0 }
-    }
-
-    /// Counts the next batch that can be cleaned.
-    fn add(&mut self, located: &Located) {
-        let bytes = u64::from(located.entry.location.length_bytes);
-        self.plan.cleanable_bytes += bytes;
-        self.plan.cleanable_records += u64::from(located.entry.record_count);
-        let attributes = attributes(located);
-        self.is_plain &= !attributes.is_transactional() && !attributes.has_delete_horizon();
-        if self.part_starts.is_empty() || self.part_bytes + bytes > LOCATE_BYTES {
-            self.part_starts.push(located.entry.base_offset.max(self.plan.first_dirty));
-            self.part_bytes = 0;
         }
-        self.part_bytes += bytes;
     }
+}
+
+/// What the last look counted of the dirty part, if that still holds; else nothing is counted yet.
+fn dirty_part(
+    shared: &Shared,
+    partition: &Partition,
+    (first_dirty, mark): (Offset, RemovalMark),
+    now: TimestampMs,
+) -> DirtyPart {
+    let settings = partition.topic().settings();
+    let holds = |dirty: &DirtyPart| {
+        let is_same = dirty.mark == mark && dirty.first_dirty == first_dirty;
+        is_same && Arc::ptr_eq(&dirty.settings, &settings) && dirty.looked_at <= now
+    };
+    match shared.cleaning.take_dirty(partition.cell().id()).filter(holds) {
+        Some(dirty) => DirtyPart { looked_at: now, ..dirty },
+        None => DirtyPart {
+            mark,
+            first_dirty,
+            settings,
+            looked_at: now,
+            seen_to: first_dirty,
+            dirty_bytes: 0,
+            oldest: None,
+            cleanable_to: first_dirty,
+            cleanable_bytes: 0,
+            cleanable_records: 0,
+            is_plain: true,
+            part_starts: Vec::new(),
+            part_bytes: 0,
+        },
+    }
+}
+
+/// Counts the next dirty batch.
+fn see(dirty: &mut DirtyPart, located: &Located) {
+    let entry = &located.entry;
+    dirty.dirty_bytes += u64::from(entry.location.length_bytes);
+    if entry.max_timestamp > 0 {
+        let oldest = dirty.oldest.unwrap_or(entry.max_timestamp);
+        dirty.oldest = Some(oldest.min(entry.max_timestamp));
+    }
+}
+
+/// Counts the next batch that can be cleaned.
+fn add(dirty: &mut DirtyPart, located: &Located) {
+    let bytes = u64::from(located.entry.location.length_bytes);
+    dirty.cleanable_to = located.last_offset + 1;
+    dirty.cleanable_bytes += bytes;
+    dirty.cleanable_records += u64::from(located.entry.record_count);
+    let attributes = attributes(located);
+    dirty.is_plain &= !attributes.is_transactional() && !attributes.has_delete_horizon();
+    if dirty.part_starts.is_empty() || dirty.part_bytes + bytes > LOCATE_BYTES {
+        dirty.part_starts.push(located.entry.base_offset.max(dirty.first_dirty));
+        dirty.part_bytes = 0;
+    }
+    dirty.part_bytes += bytes;
 }

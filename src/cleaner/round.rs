@@ -85,6 +85,7 @@ pub fn clean_round(shared: &Shared, pace: &mut Pace<'_>) -> Result<CleanerRound,
             let id = partition.cell().id();
             if !may_be_due(&partition, now) {
                 shared.cleaning.note_lag(id, CleanerLag::default());
+                drop(shared.cleaning.take_dirty(id));
                 continue;
             }
             match plan(shared, &partition) {

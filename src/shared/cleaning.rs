@@ -1,12 +1,15 @@
 //! What is known about cleaning while the engine is open: who runs, who has paused it, what cannot be cleaned.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::config::TopicSettings;
 use crate::error::StorageError;
-use crate::types::PartitionId;
+use crate::partition::RemovalMark;
+use crate::types::{Offset, PartitionId, TimestampMs};
 
 /// The cleaner's state beside the index; nothing of it has to survive.
 #[derive(Debug, Default)]
@@ -15,6 +18,39 @@ pub struct Cleaning {
     pauses: AtomicU32,
     failures: Mutex<BTreeMap<PartitionId, StorageError>>,
     lags: Mutex<BTreeMap<PartitionId, CleanerLag>>,
+    dirty: Mutex<BTreeMap<PartitionId, DirtyPart>>,
+}
+
+/// What was counted of the dirty part of a partition, so that the next look goes on behind it. It
+/// holds as long as nothing is removed, no setting changes and the clock does not step back.
+#[derive(Debug, Clone)]
+pub struct DirtyPart {
+    /// What the partition showed before the look.
+    pub mark: RemovalMark,
+    /// Where its dirty part begins.
+    pub first_dirty: Offset,
+    /// The topic's settings.
+    pub settings: Arc<TopicSettings>,
+    /// The clock of the look.
+    pub looked_at: TimestampMs,
+    /// The offset behind all that is in the next two.
+    pub seen_to: Offset,
+    /// Bytes of the batches.
+    pub dirty_bytes: u64,
+    /// The least maximum timestamp above 0.
+    pub oldest: Option<TimestampMs>,
+    /// The offset behind all that can be cleaned, which is in the rest.
+    pub cleanable_to: Offset,
+    /// Bytes of these batches.
+    pub cleanable_bytes: u64,
+    /// Records in them, at most.
+    pub cleanable_records: u64,
+    /// Whether none of them is of a producer transaction or has a horizon.
+    pub is_plain: bool,
+    /// Parts of them, in the order of offsets: where each begins.
+    pub part_starts: Vec<Offset>,
+    /// Bytes of the last part.
+    pub part_bytes: u64,
 }
 
 /// How far cleaning is behind in a partition, as it was last looked at.
@@ -68,10 +104,22 @@ impl Cleaning {
         self.failures.lock().get(&partition).cloned()
     }
 
-    /// Forgets the failures and lags of partitions that are not to be cleaned any more.
+    /// Takes what was counted of a partition's dirty part.
+    #[must_use]
+    pub fn take_dirty(&self, partition: PartitionId) -> Option<DirtyPart> {
+        self.dirty.lock().remove(&partition)
+    }
+
+    /// Keeps what was counted of a partition's dirty part.
+    pub fn put_dirty(&self, partition: PartitionId, dirty: DirtyPart) {
+        self.dirty.lock().insert(partition, dirty);
+    }
+
+    /// Forgets what is known of partitions that are not to be cleaned any more.
     pub fn keep(&self, is_cleaned: impl Fn(PartitionId) -> bool) {
         self.failures.lock().retain(|partition, _| is_cleaned(*partition));
         self.lags.lock().retain(|partition, _| is_cleaned(*partition));
+        self.dirty.lock().retain(|partition, _| is_cleaned(*partition));
     }
 
     /// Notes how far cleaning is behind in a partition; nothing is noted of one that is clean.

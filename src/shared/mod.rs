@@ -19,7 +19,7 @@ mod transactions;
 
 pub use aborted::aborted_transactions;
 pub use batches::{Located, damage, locate, read_batch, read_batches, read_spans_into, visit};
-pub use cleaning::{CleanerLag, Cleaning};
+pub use cleaning::{CleanerLag, Cleaning, DirtyPart};
 pub use contents::{count_live, live_in, named_among};
 pub use group_offsets::{
     GroupOffset, NegativeOffset, TooLong, check_lengths, check_offsets, group_offset_key,

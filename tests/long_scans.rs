@@ -1,15 +1,18 @@
-//! `delete_records` comes to its end however often the cleaner changes what it has looked up.
+//! Long looks into the index: they hold up no `delete_records`, and rounds of cleaning do not repeat them.
 
 mod common;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{TestEngine, append, assert_verified, offsets_of, one_partition};
+use common::{NOW_MS, TestEngine, append, assert_verified, offsets_of, one_partition};
 use parking_lot::Mutex;
+use tidelog::config::{ConfigChange, ConfigOperation};
+use tidelog::record::BatchBuilder;
 use tidelog::store::{Direction, OpenStore, Read, Store, Visit};
+use tidelog::types::ProducerIdentity;
 use tidelog::write_batch::{Family, WriteBatch};
-use tidelog::{OffsetTarget, Record, StorageError};
+use tidelog::{Durability, OffsetTarget, Record, StorageError};
 
 /// Entries that a scan visits before somebody else comes between.
 const LONG_SCAN: usize = 2000;
@@ -150,4 +153,63 @@ fn records_are_deleted_although_the_cleaner_takes_some_during_every_long_look() 
         assert!(left.iter().all(|left| *left >= offset) && left.len() as i64 > BATCHES - offset);
         assert_verified(&engine);
     }
+}
+
+#[test]
+fn a_round_looks_only_at_what_came_since_the_last_one() {
+    let test = TestEngine::new();
+    let meanwhile = Arc::default();
+    let inner = Arc::new(test.store.clone());
+    let stores = SlowScans { inner, meanwhile: Arc::clone(&meanwhile) };
+    let engine = test.builder().store(Arc::new(stores)).open().expect("the engine opens");
+    // One waits for its ratio, one until it is old enough, one for a transaction.
+    let young = [("cleanup.policy", "compact"), ("min.compaction.lag.ms", "600000")];
+    let never = [("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "1")];
+    let partitions = [
+        one_partition(&engine, "young", &young),
+        one_partition(&engine, "never", &never),
+        one_partition(&engine, "open", &young[..1]),
+    ];
+    let producer = ProducerIdentity { producer_id: 7, producer_epoch: 0 };
+    engine.pretend_open_transaction("p", producer, &partitions[2]);
+    let mut builder = BatchBuilder::new().producer(7, 0, 0).transactional();
+    builder.push(&Record::new("k", "v").timestamp(NOW_MS)).unwrap();
+    let mut transaction = engine.append_transaction();
+    transaction.transactional_id("p", false);
+    transaction.batch(&partitions[2], builder.finish().unwrap()).unwrap();
+    transaction.commit(Durability::Sync).unwrap();
+    for (index, partition) in (0..2500).flat_map(|index| partitions.iter().map(move |p| (index, p)))
+    {
+        append(&engine, partition, [Record::new(index.to_string(), "v").timestamp(NOW_MS)]);
+    }
+    let count = Arc::new(Mutex::new(0));
+    let counter = count.clone();
+    *meanwhile.lock() = Some(Box::new(move || *counter.lock() += 1));
+    assert!(engine.clean().unwrap().passes.is_empty());
+    let first = std::mem::take(&mut *count.lock());
+    assert!(first >= 3, "{first} long scans");
+    for _ in 0..5 {
+        for partition in &partitions {
+            append(&engine, partition, [Record::new("k", "v").timestamp(NOW_MS)]);
+        }
+        test.clock.advance_ms(1000);
+        assert!(engine.clean().unwrap().passes.is_empty());
+    }
+    assert_eq!(*count.lock(), 0, "it looks again and again");
+    // What is old enough is too young again when the clock steps back, or the lag is raised.
+    let cleanable = || engine.cleaner_plan(&partitions[0]).unwrap().cleanable_records;
+    test.clock.set_ms(NOW_MS + 600_000);
+    assert_eq!(cleanable(), 2505);
+    test.clock.set_ms(NOW_MS + 599_999);
+    assert_eq!(cleanable(), 0);
+    test.clock.set_ms(NOW_MS + 600_000);
+    assert_eq!(cleanable(), 2505);
+    for (lag_ms, expected) in [("600001", 0), ("600000", 2505)] {
+        let operation = ConfigOperation::Set(lag_ms.to_owned());
+        let name = "min.compaction.lag.ms".to_owned();
+        engine.alter_topic("young", &[ConfigChange { name, operation }]).unwrap();
+        assert_eq!(cleanable(), expected);
+    }
+    assert_eq!(engine.clean().unwrap().passes.len(), 1);
+    assert_eq!(cleanable(), 0);
 }
