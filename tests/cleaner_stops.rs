@@ -4,6 +4,7 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use common::{
@@ -276,9 +277,47 @@ fn random_keys(random: &mut Random) -> Vec<Record> {
     let count = 1 + random.below(6);
     let record = |random: &mut Random| {
         let key = random.below(7).to_string();
-        if random.below(3) == 0 { Record::tombstone(key) } else { Record::new(key, "v") }
+        match random.below(3) {
+            0 => Record::tombstone(key),
+            _ => Record::new(key, format!("value {}", random.below(1 << 30))),
+        }
     };
     (0..count).map(|_| record(random)).collect()
+}
+
+/// A value cannot be read for some passes.
+fn damage_for_a_while(watched: &mut Watched, random: &mut Random, of: &str) {
+    let records = records_of(&watched.engine, &watched.partition);
+    let values: Vec<_> = records.into_iter().filter_map(|record| record.value).collect();
+    let Some(value) = values.get(random.below(values.len().max(1) as u64) as usize) else { return };
+    let place = place_of(&watched.test, value);
+    watched.test.disk.tamper(&place.0, |bytes| bytes[place.1] ^= 1);
+    for _ in 0..random.below(4) {
+        let stop_at = random.below(20);
+        let mut calls = 0;
+        // It may end well: not every batch is read in each.
+        let _ = watched.engine.clean_partition_at(&watched.partition, |_| {
+            calls += 1;
+            if calls > stop_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        watched.advance_ms([0, 5000, 60_000][random.below(3) as usize]);
+    }
+    watched.test.disk.tamper(&place.0, |bytes| bytes[place.1] ^= 1);
+    watched.look(of);
+}
+
+/// Where the log holds a text.
+fn place_of(test: &TestEngine, text: &[u8]) -> (PathBuf, usize) {
+    let directory = Path::new("/engine/log");
+    let mut names = test.disk.process().list(directory).expect("it is there");
+    names.sort();
+    let mut places = names.iter().rev().filter_map(|name| {
+        let path = directory.join(name);
+        let contents = test.disk.contents(&path).expect("it is there");
+        let at = contents.windows(text.len()).rposition(|part| part == text)?;
+        Some((path, at))
+    });
+    places.next().expect("the log holds it")
 }
 
 fn clean_at_random(watched: &mut Watched, random: &mut Random, of: &str) {
@@ -305,7 +344,7 @@ fn transact(watched: &mut Watched, sequence: &mut i32, random: &mut Random, of: 
 }
 
 fn step(watched: &mut Watched, sequence: &mut i32, random: &mut Random, of: &str) {
-    match random.below(14) {
+    match random.below(15) {
         0..5 => watched.append(&random_keys(random)),
         5 => watched.set("min.compaction.lag.ms", ["0", "9000"][random.below(2) as usize]),
         6 => watched.reopen(of),
@@ -321,6 +360,7 @@ fn step(watched: &mut Watched, sequence: &mut i32, random: &mut Random, of: &str
             watched.engine.delete_records(&watched.partition, start).expect("it is legal");
         }
         9 => transact(watched, sequence, random, of),
+        10 if random.below(3) == 0 => damage_for_a_while(watched, random, of),
         _ => clean_at_random(watched, random, of),
     }
 }
