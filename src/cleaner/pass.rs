@@ -277,6 +277,8 @@ impl Pass<'_> {
         items.iter().for_each(|item| figures.add(item));
         let pipeline = Arc::clone(&self.reader.shared.pipeline);
         let partition = self.reader.partition.clone();
+        // The removal mark does not tell of a batch that gets a horizon and keeps its size.
+        drop(self.reader.shared.cleaning.take_dirty(partition.cell().id()));
         let told = self
             .reader
             .shared
