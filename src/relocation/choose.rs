@@ -1,5 +1,6 @@
 //! Which segments are relocated: the emptiest, and no more than it takes to keep dead space bounded.
 
+use crate::log::SEGMENT_HEADER_BYTES;
 use crate::shared::{Live, Shared};
 use crate::types::SegmentId;
 
@@ -11,6 +12,11 @@ const BATCH_OVERHEAD_BYTES: u64 = 96;
 /// that is left; the fewer, the less space it takes before it gives any back.
 const BURST_SEGMENTS: u64 = 16;
 
+/// A burst gains this part of a segment at least, or all that is to be gained. Each takes two new
+/// segments and a checkpoint, and makes small segments: if what it leaves behind were enough for
+/// the next one, none would be the last.
+const LEAST_GAIN_PART: u64 = 16;
+
 /// Batches of one burst: each is held in memory, in some 100 bytes.
 const BURST_BATCHES: u64 = 1 << 20;
 
@@ -18,7 +24,8 @@ const BURST_BATCHES: u64 = 1 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Candidate {
     id: SegmentId,
-    length_bytes: u64,
+    /// All behind the header, which the segment of the survivors has too.
+    frames_bytes: u64,
     live: Live,
 }
 
@@ -26,12 +33,12 @@ impl Candidate {
     /// What freeing it gives, less what its survivors take elsewhere.
     fn gain_bytes(&self) -> u64 {
         let kept = self.live.bytes + self.live.batch_count * BATCH_OVERHEAD_BYTES;
-        self.length_bytes.saturating_sub(kept)
+        self.frames_bytes.saturating_sub(kept)
     }
 
     /// Whether it is worth the copying: a tenth of it is gained at least.
     fn is_worth_it(&self) -> bool {
-        self.gain_bytes() * 10 >= self.length_bytes
+        self.gain_bytes() * 10 >= self.frames_bytes
     }
 }
 
@@ -69,8 +76,8 @@ pub(super) fn victims(shared: &Shared) -> Vec<SegmentId> {
         }
         if let Some(live) = found.filter(|_| segment.id < newest && !damaged.contains(&segment.id))
         {
-            let length_bytes = segment.length_bytes;
-            candidates.push(Candidate { id: segment.id, length_bytes, live });
+            let frames_bytes = segment.length_bytes.saturating_sub(SEGMENT_HEADER_BYTES);
+            candidates.push(Candidate { id: segment.id, frames_bytes, live });
         }
     }
     let live_bytes = live.values().map(|live| live.bytes).sum();
@@ -85,8 +92,8 @@ fn choose(mut candidates: Vec<Candidate>, excess_bytes: u64, segment_bytes: u64)
     candidates.retain(Candidate::is_worth_it);
     // The share that is gained, the greatest first; exact in 128 bits.
     candidates.sort_by(|a, b| {
-        let left = u128::from(b.gain_bytes()) * u128::from(a.length_bytes);
-        left.cmp(&(u128::from(a.gain_bytes()) * u128::from(b.length_bytes))).then(a.id.cmp(&b.id))
+        let left = u128::from(b.gain_bytes()) * u128::from(a.frames_bytes);
+        left.cmp(&(u128::from(a.gain_bytes()) * u128::from(b.frames_bytes))).then(a.id.cmp(&b.id))
     });
     let (mut gained, mut moved_bytes, mut moved_batches) = (0u64, 0u64, 0u64);
     let mut chosen = Vec::new();
@@ -101,16 +108,17 @@ fn choose(mut candidates: Vec<Candidate>, excess_bytes: u64, segment_bytes: u64)
         moved_batches += candidate.live.batch_count;
         chosen.push(candidate.id);
     }
-    chosen
+    let least = excess_bytes.min(segment_bytes / LEAST_GAIN_PART);
+    if gained < least { Vec::new() } else { chosen }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn candidate(id: u64, length_bytes: u64, live_bytes: u64) -> Candidate {
+    fn candidate(id: u64, frames_bytes: u64, live_bytes: u64) -> Candidate {
         let live = Live { bytes: live_bytes, batch_count: 1 };
-        Candidate { id: SegmentId(id), length_bytes, live }
+        Candidate { id: SegmentId(id), frames_bytes, live }
     }
 
     fn chosen(candidates: &[Candidate], excess_bytes: u64) -> Vec<u64> {
@@ -141,8 +149,19 @@ mod tests {
         assert_eq!(chosen(&[candidate(1, 1000, 804)], 1), [1]);
         assert_eq!(chosen(&[candidate(1, 1000, 805)], 1), Vec::<u64>::new());
         let many_small = Live { bytes: 100, batch_count: 9 };
-        let segment = Candidate { id: SegmentId(1), length_bytes: 1000, live: many_small };
+        let segment = Candidate { id: SegmentId(1), frames_bytes: 1000, live: many_small };
         assert_eq!(chosen(&[segment], 1), Vec::<u64>::new());
+    }
+
+    #[test]
+    fn a_burst_that_gains_hardly_anything_of_what_is_in_excess_is_not_begun() {
+        // Two gain 62 together, a sixteenth of a segment.
+        let all = [candidate(1, 200, 73), candidate(2, 200, 73)];
+        assert_eq!(chosen(&all, 1 << 40), [1, 2]);
+        let less = [candidate(1, 200, 73), candidate(2, 200, 74)];
+        assert_eq!(chosen(&less, 1 << 40), Vec::<u64>::new());
+        assert_eq!(chosen(&less, 61), [1, 2], "it is all that is to be gained");
+        assert_eq!(chosen(&less, 31), [1]);
     }
 
     #[test]
