@@ -19,6 +19,9 @@ use crate::rules::{BrokenRules, Rule};
 pub(super) enum CreateFailure {
     /// Nothing that matters has happened; a later try, under a later id, may succeed.
     NotMade(StorageError),
+    /// The same, but a whole header may be found, which tells that the segment before it ends here:
+    /// of a file that is written over the rest is zeros already. Nothing is to be written there.
+    EndsSegment(StorageError),
     /// A sync or a write failed in a way after which nothing may be trusted: halt.
     Fatal(StorageError),
 }
@@ -26,7 +29,7 @@ pub(super) enum CreateFailure {
 impl CreateFailure {
     pub(super) fn into_error(self) -> StorageError {
         match self {
-            Self::NotMade(error) | Self::Fatal(error) => error,
+            Self::NotMade(error) | Self::EndsSegment(error) | Self::Fatal(error) => error,
         }
     }
 }
@@ -74,9 +77,13 @@ impl Creator<'_> {
             if !is_disk_full(&error) {
                 return Err(CreateFailure::Fatal(wrap("write", error)));
             }
-            // What is left has no header of its own and no frame: it is dead, gone or not.
+            // What is left has no frame: it is dead, gone or not.
             drop(self.files.remove(&path));
-            return Err(not_made(wrap("write", error)));
+            let error = wrap("write", error);
+            return Err(match is_reused {
+                true => CreateFailure::EndsSegment(error),
+                false => CreateFailure::NotMade(error),
+            });
         }
         self.free.count_begun(is_reused);
         Ok(Segment { id: header.id, path, file, reused_bytes })

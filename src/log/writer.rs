@@ -301,19 +301,8 @@ impl CommitLog {
             reused_bytes: 0,
         };
         writer.next_id = SegmentId(header.id.0 + 1);
-        let segment = match self.creator().make(header) {
-            Ok(segment) => Arc::new(segment),
-            Err(CreateFailure::NotMade(StorageError::Io { source, .. }))
-                if is_disk_full(&source) =>
-            {
-                return Err(self.disk_full(0));
-            }
-            Err(CreateFailure::NotMade(error)) => return Err(error),
-            Err(CreateFailure::Fatal(error)) => {
-                self.progress.halt(error.clone());
-                return Err(error);
-            }
-        };
+        let made = self.creator().make(header);
+        let segment = Arc::new(made.map_err(|failure| self.not_begun(writer, failure))?);
         self.cut_tail(writer);
         writer.segment = segment.clone();
         writer.position = SEGMENT_HEADER_BYTES;
@@ -323,6 +312,21 @@ impl CommitLog {
         self.segments.begin(segment.id);
         self.progress.add_segment(segment);
         Ok(())
+    }
+
+    /// What to tell where no segment could be begun.
+    fn not_begun(&self, writer: &mut Writer, failure: CreateFailure) -> StorageError {
+        match &failure {
+            CreateFailure::NotMade(_) => {}
+            CreateFailure::EndsSegment(_) => writer.must_leave = true,
+            CreateFailure::Fatal(error) => {
+                self.progress.halt(error.clone());
+                return failure.into_error();
+            }
+        }
+        let error = failure.into_error();
+        let is_full = matches!(&error, StorageError::Io { source, .. } if is_disk_full(source));
+        if is_full { self.disk_full(0) } else { error }
     }
 
     fn creator(&self) -> Creator<'_> {

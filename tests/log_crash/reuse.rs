@@ -348,3 +348,36 @@ fn a_read_beyond_the_frames_of_a_reused_segment_finds_no_stale_bytes() {
     let location = PayloadLocation { segment: place.segment, position, length_bytes: 100 };
     assert!(scene.log.read(location, &mut [0; 100]).is_err());
 }
+
+/// Whether a synced commit is there that went to the old segment, because the header of the next
+/// one, in a freed file, did not fit.
+fn is_there_after_a_header_that_did_not_fit(bytes: u64, is_removed: bool, loss: PowerLoss) -> bool {
+    let scene = Scene::new(1);
+    scene.disk.plan(Fault::next(Operation::Write, ENOSPC).after_bytes(bytes));
+    if !is_removed {
+        scene.disk.plan(Fault::next(Operation::Remove, EIO));
+    }
+    let refused = append(&scene.log, &[big(5)]).unwrap_err();
+    assert!(matches!(refused, AppendFailure::NotWritten(StorageError::DiskFull { .. })));
+    assert!(!scene.log.is_halted());
+    let tiny = Commit::new(5, vec![batch(5, 100)]);
+    let place = append_one(&scene.log, &tiny);
+    scene.log.sync(scene.log.written()).unwrap();
+    let applied = scene.applied();
+    scene.disk.power_loss(loss);
+    open(&scene.disk, applied).1.last == place
+}
+
+#[test]
+fn a_header_that_did_not_fit_into_a_freed_file_never_ends_the_log_before_commits_behind_it() {
+    // The rest of a header is zeros, as in the file already.
+    for bytes in [0, 79, 80, 512, 4095] {
+        for is_removed in [true, false] {
+            let losses = (0..20).map(PowerLoss::Random);
+            for loss in losses.chain([PowerLoss::Nothing, PowerLoss::Everything]) {
+                let is_there = is_there_after_a_header_that_did_not_fit(bytes, is_removed, loss);
+                assert!(is_there, "bytes={bytes} removed={is_removed} {loss:?}");
+            }
+        }
+    }
+}
