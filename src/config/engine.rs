@@ -201,8 +201,8 @@ engine_config! {
         /// Four times `checkpoint_index_bytes` unless it is set.
         index_memory_limit_bytes, from 4 * KIB, to 64 * GIB;
         /// Free space below which appends are refused; retention, deletion and checkpoints may use
-        /// it, since each frees space only after writing. Two segments and twice the memory of
-        /// the index unless it is set.
+        /// it, since each frees space only after writing, and relocation half of it. Two segments
+        /// and twice the memory of the index unless it is set.
         disk_reserve_bytes, from 0, to 1024 * GIB;
     }
 }

@@ -307,6 +307,10 @@ impl CommitLog {
         writer.segment = segment.clone();
         writer.position = SEGMENT_HEADER_BYTES;
         writer.stale_end = segment.reused_bytes;
+        if segment.reused_bytes == 0 {
+            let left = writer.unchecked_bytes.saturating_sub(SEGMENT_HEADER_BYTES);
+            writer.unchecked_bytes = left;
+        }
         writer.must_leave = false;
         self.note_tail(writer);
         self.segments.begin(segment.id);

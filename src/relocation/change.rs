@@ -90,6 +90,11 @@ impl Change for RelocateChange {
         true
     }
 
+    fn may_use_reserve(&self) -> bool {
+        // Half of it, which is looked at before. It gives back more than it takes.
+        true
+    }
+
     fn plan(&mut self, _moment: &Moment, plan: &mut FramePlan) -> Verdict {
         match self.try_plan(plan) {
             Ok(()) if self.moved_count > 0 => Verdict::Planned,

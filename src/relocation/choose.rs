@@ -1,5 +1,6 @@
 //! Which segments are relocated: the emptiest, and no more than it takes to keep dead space bounded.
 
+use crate::error::StorageError;
 use crate::log::SEGMENT_HEADER_BYTES;
 use crate::shared::{Live, Shared};
 use crate::types::SegmentId;
@@ -30,10 +31,14 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// What freeing it gives, less what its survivors take elsewhere.
+    /// What its survivors take elsewhere.
+    fn kept_bytes(&self) -> u64 {
+        self.live.bytes + self.live.batch_count * BATCH_OVERHEAD_BYTES
+    }
+
+    /// What freeing it gives, less that.
     fn gain_bytes(&self) -> u64 {
-        let kept = self.live.bytes + self.live.batch_count * BATCH_OVERHEAD_BYTES;
-        self.frames_bytes.saturating_sub(kept)
+        self.frames_bytes.saturating_sub(self.kept_bytes())
     }
 
     /// Whether it is worth the copying: a tenth of it is gained at least.
@@ -49,6 +54,15 @@ struct Bounds {
     max_dead_percent: u64,
 }
 
+/// What one burst is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Aim {
+    excess_bytes: u64,
+    segment_bytes: u64,
+    /// What it may write before it gives anything back.
+    room_bytes: u64,
+}
+
 impl Bounds {
     /// The bytes to gain, if the dead ones are above their bound: two segments, one that is written
     /// and one that is about to go, and a share of what is alive. That share is gained beyond the
@@ -61,10 +75,35 @@ impl Bounds {
     }
 }
 
+/// Bytes that relocation may write before it has to give some back: of what is free above half of
+/// the reserve the half, since others write too. What is kept to be written over is free for it.
+fn room_bytes(shared: &Shared) -> Result<u64, StorageError> {
+    let log = &shared.pipeline.log;
+    let (free_bytes, _) = log.free_and_total_bytes()?;
+    let free_bytes = free_bytes.saturating_add(log.free_segments().bytes);
+    Ok(free_bytes.saturating_sub(floor_bytes(shared)) / 2)
+}
+
+/// Free space below which nothing is relocated.
+fn floor_bytes(shared: &Shared) -> u64 {
+    shared.config.effective_disk_reserve_bytes() / 2
+}
+
+/// Fails where there is no room for so many bytes: since the burst was chosen, others have written.
+pub(super) fn check_room(shared: &Shared, bytes: u64) -> Result<(), StorageError> {
+    let room_bytes = room_bytes(shared)?;
+    if bytes <= room_bytes {
+        return Ok(());
+    }
+    let reserve_bytes = floor_bytes(shared);
+    let free_bytes = room_bytes.saturating_mul(2).saturating_add(reserve_bytes);
+    Err(StorageError::DiskFull { free_bytes, reserve_bytes })
+}
+
 /// The segments to relocate now.
-pub(super) fn victims(shared: &Shared) -> Vec<SegmentId> {
+pub(super) fn victims(shared: &Shared) -> Result<Vec<SegmentId>, StorageError> {
     let pipeline = &shared.pipeline;
-    let Some(live) = pipeline.space.live() else { return Vec::new() };
+    let Some(live) = pipeline.space.live() else { return Ok(Vec::new()) };
     let newest = pipeline.applied().segment;
     let damaged = pipeline.space.damaged.lock();
     let mut total_bytes = 0;
@@ -85,10 +124,17 @@ pub(super) fn victims(shared: &Shared) -> Vec<SegmentId> {
         segment_bytes: shared.config.segment_bytes,
         max_dead_percent: u64::from(shared.config.max_dead_percent),
     };
-    choose(candidates, bounds.excess_bytes(total_bytes, live_bytes), bounds.segment_bytes)
+    let excess_bytes = bounds.excess_bytes(total_bytes, live_bytes);
+    if excess_bytes == 0 {
+        return Ok(Vec::new());
+    }
+    let segment_bytes = bounds.segment_bytes;
+    let room_bytes = room_bytes(shared)?;
+    Ok(choose(candidates, Aim { excess_bytes, segment_bytes, room_bytes }))
 }
 
-fn choose(mut candidates: Vec<Candidate>, excess_bytes: u64, segment_bytes: u64) -> Vec<SegmentId> {
+fn choose(mut candidates: Vec<Candidate>, aim: Aim) -> Vec<SegmentId> {
+    let Aim { excess_bytes, segment_bytes, room_bytes } = aim;
     candidates.retain(Candidate::is_worth_it);
     // The share that is gained, the greatest first; exact in 128 bits.
     candidates.sort_by(|a, b| {
@@ -96,6 +142,7 @@ fn choose(mut candidates: Vec<Candidate>, excess_bytes: u64, segment_bytes: u64)
         left.cmp(&(u128::from(a.gain_bytes()) * u128::from(b.frames_bytes))).then(a.id.cmp(&b.id))
     });
     let (mut gained, mut moved_bytes, mut moved_batches) = (0u64, 0u64, 0u64);
+    let mut written = 0u64;
     let mut chosen = Vec::new();
     for candidate in candidates {
         let is_full = moved_bytes >= BURST_SEGMENTS.saturating_mul(segment_bytes)
@@ -103,6 +150,10 @@ fn choose(mut candidates: Vec<Candidate>, excess_bytes: u64, segment_bytes: u64)
         if gained >= excess_bytes || is_full {
             break;
         }
+        if written + candidate.kept_bytes() > room_bytes {
+            continue;
+        }
+        written += candidate.kept_bytes();
         gained += candidate.gain_bytes();
         moved_bytes += candidate.live.bytes;
         moved_batches += candidate.live.batch_count;
@@ -121,8 +172,13 @@ mod tests {
         Candidate { id: SegmentId(id), frames_bytes, live }
     }
 
+    fn chosen_in(candidates: &[Candidate], excess_bytes: u64, room_bytes: u64) -> Vec<u64> {
+        let aim = Aim { excess_bytes, segment_bytes: 1000, room_bytes };
+        choose(candidates.to_vec(), aim).iter().map(|id| id.0).collect()
+    }
+
     fn chosen(candidates: &[Candidate], excess_bytes: u64) -> Vec<u64> {
-        choose(candidates.to_vec(), excess_bytes, 1000).iter().map(|id| id.0).collect()
+        chosen_in(candidates, excess_bytes, u64::MAX)
     }
 
     #[test]
@@ -162,6 +218,19 @@ mod tests {
         assert_eq!(chosen(&less, 1 << 40), Vec::<u64>::new());
         assert_eq!(chosen(&less, 61), [1, 2], "it is all that is to be gained");
         assert_eq!(chosen(&less, 31), [1]);
+    }
+
+    #[test]
+    fn a_burst_writes_no_more_than_there_is_room_for() {
+        // With the index entry 196, 696 and 346.
+        let all = [candidate(1, 1000, 100), candidate(2, 2000, 600), candidate(3, 700, 250)];
+        let excess_bytes = 1 << 40;
+        assert_eq!(chosen_in(&all, excess_bytes, 195), Vec::<u64>::new());
+        assert_eq!(chosen_in(&all, excess_bytes, 196), [1]);
+        assert_eq!(chosen_in(&all, excess_bytes, 196 + 345), [1]);
+        assert_eq!(chosen_in(&all, excess_bytes, 196 + 346), [1, 3]);
+        assert_eq!(chosen_in(&all, excess_bytes, 196 + 696), [1, 2]);
+        assert_eq!(chosen_in(&all, excess_bytes, 196 + 696 + 346), [1, 2, 3]);
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub fn begin(shared: &Shared) -> Result<bool, StorageError> {
     if is_under_way(shared) {
         return Ok(true);
     }
-    let victims = choose::victims(shared);
+    let victims = choose::victims(shared)?;
     let moves = gather::survivors(shared, &victims)?;
     if moves.is_empty() {
         return Ok(false);
@@ -62,24 +62,37 @@ pub fn begin(shared: &Shared) -> Result<bool, StorageError> {
 /// Goes on with the burst that is under way, for as many bytes as are allowed.
 ///
 /// # Errors
-/// What the storage says. What was moved stays moved; the rest is tried again.
+/// What the storage says. What was moved stays moved; the burst ends, and the next one is chosen by
+/// what is there then.
 pub fn go_on(shared: &Arc<Shared>, allowance_bytes: u64) -> Result<Relocated, StorageError> {
     let mut relocated = Relocated::default();
+    let result = move_on(shared, allowance_bytes, &mut relocated);
+    if result.is_err() {
+        shared.pipeline.space.moves.lock().clear();
+        shared.pipeline.log.leave_segment();
+    }
+    result.map(|()| relocated)
+}
+
+fn move_on(
+    shared: &Arc<Shared>,
+    allowance_bytes: u64,
+    relocated: &mut Relocated,
+) -> Result<(), StorageError> {
     while relocated.bytes < allowance_bytes {
         let next = take_commit(shared, COMMIT_BYTES.min(allowance_bytes - relocated.bytes));
         if next.is_empty() {
             break;
         }
         let bytes: u64 = next.iter().map(length_bytes).sum();
-        let moved = move_batches(shared, &next)?;
-        relocated.batch_count += moved;
+        relocated.batch_count += move_batches(shared, &next)?;
         relocated.bytes += bytes;
         if !is_under_way(shared) {
             shared.pipeline.log.leave_segment();
             relocated.has_ended = true;
         }
     }
-    Ok(relocated)
+    Ok(())
 }
 
 fn length_bytes(one: &Move) -> u64 {
@@ -119,13 +132,18 @@ fn move_batches(shared: &Arc<Shared>, batches: &[Move]) -> Result<u64, StorageEr
                 shared.pipeline.space.damaged.lock().insert(one.entry.location.segment);
                 shared.pipeline.log.distrust(one.entry.location.segment);
             }
-            Err(error) => return Err(error),
+            Err(error) => {
+                // So does one that cannot be read: the next burst is of others.
+                shared.pipeline.space.damaged.lock().insert(one.entry.location.segment);
+                return Err(error);
+            }
         }
     }
     drop(pin);
     if moving.is_empty() {
         return Ok(0);
     }
+    choose::check_room(shared, batches.iter().map(length_bytes).sum())?;
     relocate_batches(shared, moving)
 }
 
