@@ -19,10 +19,10 @@ const ALL_BATCHES: (&[u8], &[u8]) = (&[], &[0xff; 13]);
 pub type Held = (PartitionId, Located);
 
 /// The batches in a segment that an index names, looked up one by one (rule F1); `None` where the
-/// segment cannot be followed to its end.
+/// segment cannot be followed to its end, for whatever reason: it must not hold up all others.
 ///
 /// # Errors
-/// What the system and the index say.
+/// What the index says.
 pub fn live_in(
     pipeline: &Pipeline,
     index: &dyn Read,
@@ -30,10 +30,10 @@ pub fn live_in(
 ) -> Result<Option<Vec<Held>>, StorageError> {
     let mut keys = BTreeSet::new();
     let mut is_readable = true;
-    let is_whole = pipeline.log.walk(id, &mut |write_batch| {
+    let walked = pipeline.log.walk(id, &mut |write_batch| {
         is_readable &= note_keys(write_batch, &mut keys).is_some();
-    })?;
-    if !is_whole || !is_readable {
+    });
+    if !matches!(walked, Ok(true)) || !is_readable {
         return Ok(None);
     }
     let mut held = Vec::new();

@@ -1,6 +1,7 @@
 //! What the tests share: an engine on simulated files and the memory store, that can be opened again.
 #![allow(dead_code, reason = "each test file uses its part of this")]
 
+pub mod failing;
 pub mod transactions;
 
 use std::collections::BTreeSet;

@@ -1,0 +1,150 @@
+//! Files of which some calls fail for as long as a test says, by name: what a broken disk is like.
+
+use std::io;
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tidelog::io::simulated::EIO;
+use tidelog::io::{File, Files, LockError, LockGuard};
+
+/// A call that fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    Open,
+    Read,
+    Remove,
+    SyncDirectory,
+}
+
+/// Which calls fail: of files, or directories, whose name ends so.
+#[derive(Debug, Default)]
+pub struct Broken {
+    failing: Mutex<Vec<(Call, String)>>,
+    failed: Mutex<u64>,
+}
+
+impl Broken {
+    /// From now on such calls fail.
+    pub fn fail(&self, call: Call, end: &str) {
+        self.failing.lock().push((call, end.to_owned()));
+    }
+
+    /// From now on nothing fails.
+    pub fn mend(&self) {
+        self.failing.lock().clear();
+    }
+
+    /// How many calls have failed since the last time.
+    pub fn take_failed(&self) -> u64 {
+        std::mem::take(&mut *self.failed.lock())
+    }
+
+    fn judge(&self, call: Call, path: &Path) -> io::Result<()> {
+        let name = path.to_string_lossy();
+        let is_failing = |(failing, end): &(Call, String)| *failing == call && name.ends_with(end);
+        if self.failing.lock().iter().any(is_failing) {
+            *self.failed.lock() += 1;
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
+        Ok(())
+    }
+}
+
+/// Files over others.
+#[derive(Debug)]
+pub struct FailingFiles {
+    pub inner: Arc<dyn Files>,
+    pub broken: Arc<Broken>,
+}
+
+#[derive(Debug)]
+struct FailingFile {
+    inner: Arc<dyn File>,
+    path: PathBuf,
+    broken: Arc<Broken>,
+}
+
+impl FailingFiles {
+    fn file(&self, path: &Path, inner: Arc<dyn File>) -> Arc<dyn File> {
+        let (path, broken) = (path.to_owned(), Arc::clone(&self.broken));
+        Arc::new(FailingFile { inner, path, broken })
+    }
+}
+
+impl Files for FailingFiles {
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        self.inner.create_directory(path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        self.inner.list(directory)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        Ok(self.file(path, self.inner.create(path)?))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        self.broken.judge(Call::Open, path)?;
+        Ok(self.file(path, self.inner.open(path)?))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.broken.judge(Call::Remove, path)?;
+        self.inner.remove(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        self.broken.judge(Call::SyncDirectory, directory)?;
+        self.inner.sync_directory(directory)
+    }
+
+    fn free_bytes(&self, directory: &Path) -> io::Result<u64> {
+        self.inner.free_bytes(directory)
+    }
+
+    fn total_bytes(&self, directory: &Path) -> io::Result<u64> {
+        self.inner.total_bytes(directory)
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>, LockError> {
+        self.inner.lock(path)
+    }
+}
+
+impl File for FailingFile {
+    fn write_at(&self, position: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
+        self.inner.write_at(position, slices)
+    }
+
+    fn read_at(&self, position: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.broken.judge(Call::Read, &self.path)?;
+        self.inner.read_at(position, buffer)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.inner.sync_data()
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.inner.set_length(length)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        self.inner.length()
+    }
+
+    fn link_count(&self) -> io::Result<u64> {
+        self.inner.link_count()
+    }
+
+    fn drop_cache(&self) -> io::Result<()> {
+        self.inner.drop_cache()
+    }
+}
