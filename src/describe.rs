@@ -63,8 +63,8 @@ pub struct LogSpace {
     pub size_bytes: u64,
     /// Freed segments whose files are kept to be written over.
     pub free_segment_count: u64,
-    /// Bytes of them, and of what an earlier use has left behind the end of the segment that is
-    /// being written.
+    /// Bytes of them, of those that could not be removed yet, and of what an earlier use has left
+    /// behind the end of the segment that is being written.
     pub free_segment_bytes: u64,
     /// Bytes of all record batches that can be read.
     pub live_bytes: u64,

@@ -5,7 +5,7 @@
 //! no reader's pin is older than that checkpoint: its file is removed, or kept for a while to be
 //! written over.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::commit::Effects;
 use crate::error::StorageError;
@@ -20,6 +20,8 @@ pub struct Freed {
     pub segment_count: u64,
     /// Bytes of them.
     pub bytes: u64,
+    /// Of how many the file could not be removed; each later [`release_free`] tries it again.
+    pub failed_removals: u64,
 }
 
 /// Segments of which nothing seems to be alive, and which are not doomed yet: a checkpoint may
@@ -72,13 +74,19 @@ pub fn doom(shared: &Shared, cut: &Cut, candidates: &[SegmentId]) -> Result<(), 
     Ok(())
 }
 
-/// Frees the doomed segments that no pin holds, one by one, each durably.
+/// Frees the doomed segments that no pin holds, one by one, each durably. One whose file cannot be
+/// removed is freed as far as the log goes, and keeps no other.
 ///
 /// # Errors
-/// What the system says, or that the engine has halted.
+/// That the engine has halted.
 pub fn free_doomed(shared: &Shared) -> Result<Freed, StorageError> {
     let pipeline = &shared.pipeline;
     let mut freed = Freed::default();
+    if pipeline.space.doomed.lock().is_empty() {
+        return Ok(freed);
+    }
+    let segments = pipeline.log.segments().into_iter();
+    let lengths: BTreeMap<_, _> = segments.map(|found| (found.id, found.length_bytes)).collect();
     loop {
         // E3: a halted engine frees nothing.
         if let Some(cause) = pipeline.halted() {
@@ -92,8 +100,14 @@ pub fn free_doomed(shared: &Shared) -> Result<Freed, StorageError> {
         let Some(id) = next else { return Ok(freed) };
         doomed.remove(&id);
         drop(doomed);
-        let bytes = pipeline.log.free_segment(id)?;
+        let result = pipeline.log.free_segment(id);
+        if let Some(cause) = pipeline.halted() {
+            return Err(cause);
+        }
         pipeline.space.remove(id);
+        freed.failed_removals += u64::from(result.is_err());
+        // None of one that another round has freed.
+        let Some(&bytes) = lengths.get(&id).filter(|_| !matches!(result, Ok(0))) else { continue };
         pipeline.counters.freed_segments.add(1);
         pipeline.counters.freed_bytes.add(bytes);
         freed.segment_count += 1;
@@ -103,13 +117,15 @@ pub fn free_doomed(shared: &Shared) -> Result<Freed, StorageError> {
 
 /// Gives back those of the files that are kept to be written over which the log will not need until
 /// the next call; all of them, where nothing was appended since the last one, or the disk has less
-/// free space than its reserve.
+/// free space than its reserve. What could not be removed before is tried again. Tells whether
+/// anything has failed, which the next call tries again.
 ///
 /// # Errors
-/// What the system says, or that the engine has halted.
-pub fn release_free(shared: &Shared) -> Result<(), StorageError> {
+/// That the engine has halted.
+pub fn release_free(shared: &Shared) -> Result<bool, StorageError> {
     let pipeline = &shared.pipeline;
     let appended = pipeline.counters.appended_batches.get();
     let is_idle = pipeline.space.appended_before.lock().replace(appended) == Some(appended);
-    pipeline.log.release_free(!is_idle)
+    let has_failed = pipeline.log.release_free(!is_idle).is_err();
+    pipeline.halted().map_or(Ok(has_failed), Err)
 }

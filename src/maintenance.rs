@@ -41,6 +41,8 @@ pub struct MaintenanceStep {
     pub freed_segments: u64,
     /// Bytes of them.
     pub freed_bytes: u64,
+    /// How often the file of a freed segment could not be removed; the next round tries again.
+    pub failed_removals: u64,
     /// Bytes of record batches that were moved out of segments that are mostly dead.
     pub relocated_bytes: u64,
     /// What became of producers that were late or silent, if its time had come.
@@ -236,7 +238,12 @@ fn give_back(shared: &Arc<Shared>, step: &mut MaintenanceStep) -> Result<(), Sto
     let freed = free_doomed(shared)?;
     step.freed_segments += freed.segment_count;
     step.freed_bytes += freed.bytes;
-    release_free(shared)
+    let has_failed = release_free(shared)?;
+    // Whoever cannot remove a file can do all the rest.
+    let failed_removals = freed.failed_removals + u64::from(has_failed);
+    shared.pipeline.counters.failed_maintenance.add(failed_removals);
+    step.failed_removals += failed_removals;
+    Ok(())
 }
 
 /// Has what is alive counted anew where the count and the partitions' own sums have drifted apart:

@@ -180,7 +180,8 @@ pub struct Metrics {
     pub relocated_batches: u64,
     /// Bytes of them.
     pub relocated_bytes: u64,
-    /// Rounds of maintenance that failed and were tried again.
+    /// Rounds of maintenance that failed, and removals of the files of freed segments: both are
+    /// tried again.
     pub failed_maintenance: u64,
     /// Rounds of maintenance that came to their end.
     pub maintenance_rounds: u64,
@@ -224,12 +225,14 @@ pub struct Metrics {
     pub segment_count: u64,
     /// Freed segments whose files are kept to be written over.
     pub free_segment_count: u64,
-    /// Bytes of them, and of what an earlier use has left behind the end of the segment that is
-    /// being written: what the log takes of its disk beside `log_size_bytes`.
+    /// Bytes of them, of those that could not be removed yet, and of what an earlier use has left
+    /// behind the end of the segment that is being written: what the log takes of its disk beside
+    /// `log_size_bytes`.
     pub free_segment_bytes: u64,
     /// Bytes of all record batches that can be read.
     pub live_bytes: u64,
-    /// Segments of which nothing is alive, and which a pin still holds.
+    /// Segments of which nothing is alive, and which a pin still holds or whose file could not be
+    /// removed yet.
     pub unfreed_segments: u64,
     /// Batches that relocation has still to move.
     pub unmoved_batches: u64,

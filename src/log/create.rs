@@ -8,7 +8,7 @@ use std::io::IoSlice;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::free::FreeFiles;
+use super::free::{FreeFile, FreeFiles};
 use super::segment::{MAX_SEGMENT_ID, Segment, SegmentHeader, file_name};
 use crate::error::{Corruption, StorageError};
 use crate::io::{File, Files, is_disk_full};
@@ -67,7 +67,7 @@ impl Creator<'_> {
         let freed = self.free.take();
         let is_reused = freed.is_some();
         let (file, reused_bytes) = match freed {
-            Some(freed) => self.rename(&freed, &path).map_err(CreateFailure::NotMade)?,
+            Some(freed) => self.rename(freed, &path).map_err(not_made)?,
             None => (self.create(&path).map_err(|error| not_made(wrap("create", error)))?, 0),
         };
         self.sync_directory(is_reused)?;
@@ -78,7 +78,8 @@ impl Creator<'_> {
                 return Err(CreateFailure::Fatal(wrap("write", error)));
             }
             // What is left has no frame: it is dead, gone or not.
-            drop(self.files.remove(&path));
+            let length_bytes = file.length().unwrap_or(reused_bytes);
+            drop(self.free.discard(vec![path.clone()], length_bytes));
             let error = wrap("write", error);
             return Err(match is_reused {
                 true => CreateFailure::EndsSegment(error),
@@ -97,19 +98,19 @@ impl Creator<'_> {
     }
 
     /// Gives a freed segment its new name; its length is what will lie behind the new frames.
-    fn rename(&self, freed: &Path, path: &Path) -> Result<(Arc<dyn File>, u64), StorageError> {
-        let renamed = self.files.rename(freed, path);
-        renamed.map_err(|error| {
+    fn rename(&self, freed: FreeFile, path: &Path) -> Result<(Arc<dyn File>, u64), StorageError> {
+        let old_path = self.free.path(freed.id);
+        self.files.rename(&old_path, path).map_err(|error| {
             // Nobody knows of it any more, and it had an error (F5).
-            drop(self.files.remove(freed));
-            StorageError::io("rename", freed, error)
+            drop(self.free.discard(vec![old_path.clone(), path.to_owned()], freed.length_bytes));
+            StorageError::io("rename", &old_path, error)
         })?;
         let opened = self.files.open(path).and_then(|file| {
             let length = file.length()?;
             Ok((file, length))
         });
         opened.map_err(|error| {
-            drop(self.files.remove(path));
+            drop(self.free.discard(vec![path.to_owned()], freed.length_bytes));
             StorageError::io("open", path, error)
         })
     }

@@ -7,6 +7,8 @@
 //! earlier open has kept were judged by that one, and are judged again as far as they show it.
 
 use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -26,19 +28,33 @@ use crate::types::{EngineId, SegmentId};
 pub struct FreeSegments {
     /// Files of freed segments.
     pub count: u64,
-    /// Bytes of them, and of what lies behind the end of the segment that is being written.
+    /// Bytes of them, of those that could not be removed yet, and of what lies behind the end of
+    /// the segment that is being written.
     pub bytes: u64,
+    /// Files that nothing needs, and whose removal has failed; it is tried again.
+    pub unremoved_count: u64,
     /// How many of the segments that were begun since the log was opened were written over a freed
     /// one.
     pub reused_count: u64,
 }
 
-/// A file that is kept.
+/// A file that is no segment any more.
 #[derive(Debug, Clone, Copy)]
-struct FreeFile {
-    id: SegmentId,
+pub(super) struct FreeFile {
+    pub(super) id: SegmentId,
+    pub(super) length_bytes: u64,
+}
+
+/// A file that nothing needs and that could not be removed.
+#[derive(Debug)]
+struct Unremoved {
+    /// The names one of which it has: a rename may have been made that said that it was not.
+    paths: Vec<PathBuf>,
     length_bytes: u64,
 }
+
+/// How many removals that have failed before are tried in one round of maintenance.
+const RETRIED_REMOVALS: usize = 16;
 
 /// The files that are kept.
 #[derive(Debug)]
@@ -52,6 +68,9 @@ pub(super) struct FreeFiles {
     /// that fails, it must not take what another has changed with it, whose own sync then succeeds.
     naming: Mutex<()>,
     kept: Mutex<Vec<FreeFile>>,
+    /// Those that could not be removed, the next one to be tried in front. An open forgets them:
+    /// what it finds under a segment's name it frees again, and the others it takes or removes.
+    unremoved: Mutex<VecDeque<Unremoved>>,
     /// Bytes behind the end of the segment that is being written.
     tail_bytes: AtomicU64,
     reused_count: AtomicU64,
@@ -71,6 +90,7 @@ impl FreeFiles {
             broken: options.broken,
             naming: Mutex::new(()),
             kept: Mutex::default(),
+            unremoved: Mutex::default(),
             tail_bytes: AtomicU64::new(0),
             reused_count: AtomicU64::new(0),
             begun_count: AtomicUsize::new(0),
@@ -80,10 +100,13 @@ impl FreeFiles {
 
     pub(super) fn state(&self) -> FreeSegments {
         let kept = self.kept.lock();
-        let file_bytes: u64 = kept.iter().map(|file| file.length_bytes).sum();
+        let unremoved = self.unremoved.lock();
+        let kept_bytes: u64 = kept.iter().map(|file| file.length_bytes).sum();
+        let unremoved_bytes: u64 = unremoved.iter().map(|file| file.length_bytes).sum();
         FreeSegments {
             count: kept.len() as u64,
-            bytes: file_bytes + self.tail_bytes.load(Ordering::Relaxed),
+            bytes: kept_bytes + unremoved_bytes + self.tail_bytes.load(Ordering::Relaxed),
+            unremoved_count: unremoved.len() as u64,
             reused_count: self.reused_count.load(Ordering::Relaxed),
         }
     }
@@ -102,14 +125,53 @@ impl FreeFiles {
         self.max_count.min(wanted.max(begun.saturating_mul(2)))
     }
 
-    /// Ends a round of maintenance: gives back the files that the log will not have begun by the
-    /// next one, if it goes on as it did. One stays; where less is begun than before, one goes.
+    /// Ends a round of maintenance: tries again to remove what could not be, and gives back the
+    /// files that the log will not have begun by the next one, if it goes on as it did. One stays;
+    /// where less is begun than before, one goes.
     pub(super) fn end_round(&self) -> Result<(), StorageError> {
         let begun = self.begun_count.swap(0, Ordering::Relaxed);
         let before = self.max_count.min(self.wanted_count.load(Ordering::Relaxed));
         let wanted = begun.saturating_mul(2).max(before.saturating_sub(1)).max(1);
         self.wanted_count.store(wanted, Ordering::Relaxed);
-        self.release_beyond(self.max_count.min(wanted))
+        let removed = self.remove_again();
+        removed.and(self.release_beyond(self.max_count.min(wanted)))
+    }
+
+    /// Tries again to remove files whose removal has failed, durably; those that fail again come
+    /// last the next time.
+    fn remove_again(&self) -> Result<(), StorageError> {
+        let _naming = self.naming();
+        let mut unremoved = self.unremoved.lock();
+        let count = unremoved.len().min(RETRIED_REMOVALS);
+        let tried: Vec<Unremoved> = unremoved.drain(..count).collect();
+        drop(unremoved);
+        if tried.is_empty() {
+            return Ok(());
+        }
+        let discard = |file: Unremoved| self.discard(file.paths, file.length_bytes);
+        let removed = tried.into_iter().map(discard).fold(Ok(()), Result::and);
+        removed.and(self.sync_directory())
+    }
+
+    /// Removes a file that nothing needs and that has one of these names; none is right too. Where
+    /// that fails it counts as there, and each round of maintenance tries it again.
+    pub(super) fn discard(
+        &self,
+        paths: Vec<PathBuf>,
+        length_bytes: u64,
+    ) -> Result<(), StorageError> {
+        for path in &paths {
+            match self.files.remove(path) {
+                Ok(()) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    let error = StorageError::io("remove", path, error);
+                    self.unremoved.lock().push_back(Unremoved { paths, length_bytes });
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Tells how many bytes lie behind the end of the segment that is being written.
@@ -154,15 +216,15 @@ impl FreeFiles {
         (is_alone && is_legal).then_some(length)
     }
 
-    /// Takes out the longest file that still has one name only; its path.
-    pub(super) fn take(&self) -> Option<PathBuf> {
+    /// Takes out the longest file that still has one name only.
+    pub(super) fn take(&self) -> Option<FreeFile> {
         loop {
-            let path = self.path(self.take_longest()?.id);
-            if self.judge(&path, None).is_some() {
-                return Some(path);
+            let file = self.take_longest()?;
+            if self.judge(&self.path(file.id), None).is_some() {
+                return Some(file);
             }
             // The other name keeps what it shows.
-            drop(self.files.remove(&path));
+            drop(self.remove(file));
         }
     }
 
@@ -178,13 +240,17 @@ impl FreeFiles {
     }
 
     /// Keeps the file of a freed segment to be written over, or removes it; durably.
-    pub(super) fn keep_or_remove(&self, id: SegmentId, is_clean: bool) -> Result<(), StorageError> {
+    pub(super) fn keep_or_remove(
+        &self,
+        file: FreeFile,
+        is_clean: bool,
+    ) -> Result<(), StorageError> {
         let _naming = self.naming();
-        if self.keep(id, is_clean)? {
+        if self.keep(file.id, is_clean)? {
             return Ok(());
         }
-        let path = self.directory.join(file_name(id));
-        self.files.remove(&path).map_err(|error| StorageError::io("remove", &path, error))?;
+        let paths = vec![self.directory.join(file_name(file.id)), self.path(file.id)];
+        self.discard(paths, file.length_bytes)?;
         self.sync_directory()
     }
 
@@ -196,7 +262,7 @@ impl FreeFiles {
         }
         let path = self.directory.join(file_name(id));
         let Some(length_bytes) = self.judge(&path, None) else { return Ok(false) };
-        if !self.make_room(length_bytes)? {
+        if !self.make_room(length_bytes) {
             return Ok(false);
         }
         let free_path = self.path(id);
@@ -205,7 +271,7 @@ impl FreeFiles {
         }
         if let Err(error) = self.sync_directory() {
             // Under which name it comes back is not known, so nobody may build on it.
-            drop(self.files.remove(&free_path));
+            drop(self.remove(FreeFile { id, length_bytes }));
             return Err(error);
         }
         self.kept.lock().push(FreeFile { id, length_bytes });
@@ -213,19 +279,19 @@ impl FreeFiles {
     }
 
     /// Whether there is room for a file, if need be in place of the shortest one.
-    fn make_room(&self, length_bytes: u64) -> Result<bool, StorageError> {
+    fn make_room(&self, length_bytes: u64) -> bool {
         let mut kept = self.kept.lock();
         if kept.len() < self.limit() {
-            return Ok(true);
+            return true;
         }
         let shortest = kept.iter().enumerate().min_by_key(|(_, file)| file.length_bytes);
         let Some((at, _)) = shortest.filter(|(_, file)| file.length_bytes < length_bytes) else {
-            return Ok(false);
+            return false;
         };
         let shortest = kept.swap_remove(at);
         drop(kept);
-        self.remove(shortest.id)?;
-        Ok(true)
+        // Where it cannot be removed the longer one goes, so that no more files are there.
+        self.remove(shortest).is_ok()
     }
 
     /// Gives the space of all files back, durably.
@@ -244,13 +310,13 @@ impl FreeFiles {
         let released = kept.split_off(count);
         drop(kept);
         // One that cannot be removed keeps no other.
-        let removed = released.iter().map(|file| self.remove(file.id)).fold(Ok(()), Result::and);
+        let removed = released.iter().map(|file| self.remove(*file)).fold(Ok(()), Result::and);
         removed.and(self.sync_directory())
     }
 
-    fn remove(&self, id: SegmentId) -> Result<(), StorageError> {
-        let path = self.path(id);
-        self.files.remove(&path).map_err(|error| StorageError::io("remove", &path, error))
+    /// Removes a file that was kept.
+    fn remove(&self, file: FreeFile) -> Result<(), StorageError> {
+        self.discard(vec![self.path(file.id)], file.length_bytes)
     }
 
     fn sync_directory(&self) -> Result<(), StorageError> {
@@ -258,7 +324,7 @@ impl FreeFiles {
         synced.map_err(|error| StorageError::io("sync the directory", &self.directory, error))
     }
 
-    fn path(&self, id: SegmentId) -> PathBuf {
+    pub(super) fn path(&self, id: SegmentId) -> PathBuf {
         self.directory.join(free_name(id))
     }
 }

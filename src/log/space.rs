@@ -24,7 +24,8 @@ impl CommitLog {
         let room_in = |free_bytes: u64| free_bytes.saturating_sub(self.options.reserve_bytes);
         if group_bytes > room_in(free_bytes) && self.free.state().bytes > 0 {
             self.cut_tail(writer);
-            self.free.release()?;
+            // What cannot be removed now is tried again; whether there is room, the disk tells.
+            drop(self.free.release());
             free_bytes = self.free_bytes()?;
         }
         let room = room_in(free_bytes);
@@ -47,25 +48,27 @@ impl CommitLog {
         self.free.state()
     }
 
-    /// Ends a round of maintenance: gives the space of what is kept to be written over back to the
-    /// disk, as far as it is more than the log will need until the next round; all of it, if the
-    /// disk has less space than the reserve, or in any case.
+    /// Ends a round of maintenance: removes what could not be removed before, and gives the space
+    /// of what is kept to be written over back to the disk, as far as it is more than the log will
+    /// need until the next round; all of it, if the disk has less space than the reserve, or in any
+    /// case.
     ///
     /// # Errors
-    /// What the system says, or that the log is halted (E3).
+    /// What the system says, behind all that could be done, or that the log is halted (E3). A file
+    /// that could not be removed is tried again in the next round.
     pub fn release_free(&self, only_if_short: bool) -> Result<(), StorageError> {
         self.progress.check_running()?;
-        self.free.end_round()?;
+        let ended = self.free.end_round();
         if self.free.state().bytes == 0 {
-            return Ok(());
+            return ended;
         }
         let is_kept = only_if_short && self.free_bytes()? >= self.options.reserve_bytes;
         if is_kept {
-            return Ok(());
+            return ended;
         }
         // Commits go on while the files are removed.
         self.cut_tail(&mut self.writer.lock());
-        self.free.release()
+        ended.and(self.free.release())
     }
 
     /// Leaves nothing behind the end of the log that an earlier use of its last file has left. For

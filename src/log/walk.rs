@@ -2,6 +2,7 @@
 
 use super::CommitLog;
 use super::frame::FrameSeed;
+use super::free::FreeFile;
 use super::replay::{FrameReader, Window};
 use super::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader};
 use crate::error::StorageError;
@@ -59,7 +60,9 @@ impl CommitLog {
     /// REQUIRES: the log cannot begin in it or before it (F1), and no reader's pin holds it (F3).
     ///
     /// # Errors
-    /// What the system says. Then the file may be there again at the next open, where it is dead.
+    /// What the system says. Then the file may still be there, and be counted in
+    /// [`CommitLog::free_segments`] until a later round of maintenance has removed it; or it is
+    /// there again at the next open, where it is dead. The segment is gone in any case.
     ///
     /// # Panics
     /// If the segment is being written.
@@ -69,7 +72,7 @@ impl CommitLog {
         self.progress.check_running()?;
         // From here on nobody begins to read it.
         let Some((length_bytes, is_clean)) = self.segments.forget(id) else { return Ok(0) };
-        self.free.keep_or_remove(id, is_clean)?;
+        self.free.keep_or_remove(FreeFile { id, length_bytes }, is_clean)?;
         Ok(length_bytes)
     }
 

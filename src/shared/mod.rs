@@ -283,7 +283,7 @@ impl Shared {
         Metrics {
             cleaner_max_dirty_percent: max_dirty_percent,
             cleaner_max_overdue_ms: max_overdue_ms,
-            unfreed_segments: self.pipeline.space.doomed.lock().len() as u64,
+            unfreed_segments: self.pipeline.space.doomed.lock().len() as u64 + free.unremoved_count,
             unmoved_batches: self.pipeline.space.moves.lock().len() as u64,
             queued_bytes: self.queue.queued_bytes(),
             unsynced_bytes: self.pipeline.log.unsynced_bytes(),

@@ -15,6 +15,10 @@ pub enum Call {
     Open,
     Read,
     Remove,
+    /// It is done, and says that it was not.
+    LateRemove,
+    /// The same, by the old name.
+    LateRename,
     SyncDirectory,
 }
 
@@ -93,11 +97,13 @@ impl Files for FailingFiles {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.broken.judge(Call::Remove, path)?;
-        self.inner.remove(path)
+        self.inner.remove(path)?;
+        self.broken.judge(Call::LateRemove, path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.rename(from, to)
+        self.inner.rename(from, to)?;
+        self.broken.judge(Call::LateRename, from)
     }
 
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {

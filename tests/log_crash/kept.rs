@@ -171,9 +171,17 @@ fn one_file_that_cannot_be_removed_keeps_no_other_from_being_given_back() {
         scene.disk.plan(Fault::next(Operation::Remove, EIO).after_calls(after_calls));
         assert!(scene.log.release_free(false).is_err());
         assert_eq!(free_names(&scene.disk).len(), 1);
-        assert_eq!(scene.log.free_segments().count, 0);
-        // The next open takes it.
-        let (disk, applied) = scene.killed();
+        let left = length_of(&scene.disk, &free_path(SegmentId(1 + u64::from(after_calls == 1))));
+        let free = scene.log.free_segments();
+        assert_eq!((free.count, free.bytes, free.unremoved_count), (0, left, 1));
+        let forked = scene.disk.fork();
+        // The end of the next round removes it, durably.
+        scene.log.release_free(true).unwrap();
+        assert_eq!(scene.log.free_segments(), Default::default());
+        scene.disk.power_loss(PowerLoss::Nothing);
+        assert!(free_names(&scene.disk).is_empty());
+        // And so does the next open: it takes it.
+        let (disk, applied) = (forked, scene.applied());
         assert_eq!(open(&disk, applied).0.free_segments().reused_count, 1);
         assert!(free_names(&disk).is_empty());
     }
@@ -318,5 +326,50 @@ fn what_is_kept_is_given_back_when_it_is_asked_for_or_space_is_short() {
         assert!(free_names(&scene.disk).is_empty());
         scene.disk.power_loss(PowerLoss::Nothing);
         assert!(free_names(&scene.disk).is_empty());
+    }
+}
+
+/// A log that begins a segment, where what it would be made of has to go and cannot be removed.
+fn with_a_file_that_stays(prepare: &dyn Fn(&Scene)) -> Scene {
+    let scene = Scene::new(1);
+    prepare(&scene);
+    scene.disk.plan(Fault::next(Operation::Remove, EIO));
+    drop(append(&scene.log, &[big(5)]));
+    assert!(!scene.log.is_halted());
+    scene
+}
+
+#[test]
+fn a_file_that_could_become_no_segment_and_stays_is_told_and_removed_later() {
+    let fail =
+        |operation, errno| move |scene: &Scene| scene.disk.plan(Fault::next(operation, errno));
+    let link = |scene: &Scene| {
+        let copy = Path::new("/data/copy");
+        scene.disk.link(&free_path(SegmentId(1)), copy);
+    };
+    let open_late =
+        |scene: &Scene| scene.disk.plan(Fault::next(Operation::Open, EIO).after_calls(1));
+    let prepared: [&dyn Fn(&Scene); 4] =
+        [&fail(Operation::Rename, EIO), &open_late, &fail(Operation::Write, ENOSPC), &link];
+    for (case, prepare) in prepared.into_iter().enumerate() {
+        let scene = with_a_file_that_stays(prepare);
+        let free = scene.log.free_segments();
+        assert_eq!((free.count, free.unremoved_count), (0, 1), "{case}");
+        let on_disk = |scene: &Scene| -> u64 {
+            let names = names(&scene.disk);
+            names.iter().map(|n| length_of(&scene.disk, &Path::new(DIRECTORY).join(n))).sum()
+        };
+        let log_bytes =
+            |log: &CommitLog| log.segments().iter().map(|s| s.length_bytes).sum::<u64>();
+        assert_eq!(log_bytes(&scene.log) + free.bytes, on_disk(&scene), "{case}");
+        scene.log.release_free(true).unwrap();
+        assert_eq!(scene.log.free_segments(), Default::default(), "{case}");
+        assert_eq!(log_bytes(&scene.log), on_disk(&scene), "{case}");
+        append_one(&scene.log, &big(if case == 3 { 6 } else { 5 }));
+        scene.log.sync(scene.log.written()).unwrap();
+        let applied = scene.applied();
+        scene.disk.power_loss(PowerLoss::Nothing);
+        let last = open(&scene.disk, applied).1.last;
+        assert_eq!(last.sequence.0, if case == 3 { 6 } else { 5 });
     }
 }

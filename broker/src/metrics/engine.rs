@@ -84,7 +84,7 @@ fn removals(metrics: &Metrics) -> [Figure; 13] {
         ("relocated_bytes", "Bytes of them.", metrics.relocated_bytes.into()),
         (
             "failed_maintenance",
-            "Rounds of maintenance that failed and were tried again.",
+            "Rounds of maintenance, and removals of freed segments, that failed.",
             metrics.failed_maintenance.into(),
         ),
     ]
@@ -149,7 +149,11 @@ fn space(metrics: &Metrics) -> [Figure; 7] {
             metrics.uncleanable_partitions.into(),
         ),
         ("unmoved_batches", "Batches that are still to be moved.", metrics.unmoved_batches.into()),
-        ("unfreed_segments", "Dead segments that a pin holds.", metrics.unfreed_segments.into()),
+        (
+            "unfreed_segments",
+            "Dead segments that a pin holds or that could not be removed.",
+            metrics.unfreed_segments.into(),
+        ),
         ("pins", "Reads and snapshots under way.", metrics.pin_count.into()),
     ]
 }
