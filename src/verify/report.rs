@@ -19,6 +19,8 @@ pub struct VerifyReport {
     pub record_count: u64,
     /// Bytes of them.
     pub bytes: u64,
+    /// Batches that were removed or replaced before they were read: they are in no other figure.
+    pub skipped_batch_count: u64,
     /// What is wrong; the first of it, if it is much.
     pub problems: Vec<Corruption>,
     /// How much is wrong in all.
@@ -44,11 +46,13 @@ impl fmt::Display for VerifyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "partition_count={} batch_count={} record_count={} bytes={} problem_count={}",
+            "partition_count={} batch_count={} record_count={} bytes={} skipped_batch_count={} \
+             problem_count={}",
             self.partition_count,
             self.batch_count,
             self.record_count,
             self.bytes,
+            self.skipped_batch_count,
             self.problem_count
         )?;
         self.problems.iter().try_for_each(|problem| write!(f, "\n{problem}"))

@@ -22,11 +22,21 @@ pub enum Call {
     SyncDirectory,
 }
 
+type Hook = Box<dyn FnOnce() + Send>;
+
 /// Which calls fail: of files, or directories, whose name ends so.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Broken {
     failing: Mutex<Vec<(Call, String)>>,
     failed: Mutex<u64>,
+    reads: Mutex<u64>,
+    hooks: Mutex<Vec<(u64, Hook)>>,
+}
+
+impl std::fmt::Debug for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Broken").field("failing", &self.failing).finish_non_exhaustive()
+    }
 }
 
 impl Broken {
@@ -38,6 +48,19 @@ impl Broken {
     /// From now on nothing fails.
     pub fn mend(&self) {
         self.failing.lock().clear();
+    }
+
+    /// Before the read of a file that comes behind so many from now on, this is done.
+    pub fn before_read(&self, after_reads: u64, hook: impl FnOnce() + Send + 'static) {
+        let at = *self.reads.lock() + after_reads;
+        self.hooks.lock().push((at, Box::new(hook)));
+    }
+
+    fn count_read(&self) {
+        let at = *self.reads.lock();
+        *self.reads.lock() += 1;
+        let due: Vec<_> = self.hooks.lock().extract_if(.., |(due, _)| *due <= at).collect();
+        due.into_iter().for_each(|(_, hook)| hook());
     }
 
     /// How many calls have failed since the last time.
@@ -130,6 +153,7 @@ impl File for FailingFile {
     }
 
     fn read_at(&self, position: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.broken.count_read();
         self.broken.judge(Call::Read, &self.path)?;
         self.inner.read_at(position, buffer)
     }
