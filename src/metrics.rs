@@ -231,6 +231,11 @@ pub struct Metrics {
     pub free_segment_bytes: u64,
     /// Bytes of all record batches that can be read.
     pub live_bytes: u64,
+    /// Bytes that can still be written to the disk of the log; `None` where the system does not
+    /// tell.
+    pub disk_free_bytes: Option<u64>,
+    /// Free bytes of that disk below which appends are refused.
+    pub disk_reserve_bytes: u64,
     /// Segments of which nothing is alive, and which a pin still holds or whose file could not be
     /// removed yet.
     pub unfreed_segments: u64,

@@ -183,4 +183,15 @@ fn the_log_tells_what_it_takes_of_its_disk() {
     assert_eq!((space.size_bytes, space.live_bytes), (metrics.log_size_bytes, metrics.live_bytes));
     assert_eq!(space.total_bytes, 1 << 20);
     assert!(space.free_bytes < space.total_bytes - space.size_bytes + 1);
+    assert_eq!(metrics.disk_free_bytes, Some(space.free_bytes));
+    assert_eq!(metrics.disk_reserve_bytes, 0);
+    drop(engine);
+    let test = TestEngine::with(|config| {
+        config.segment_bytes(1 << 20).index_memory_limit_bytes(64 << 20).disk_reserve_bytes(None)
+    });
+    let engine = test.open();
+    assert_eq!(engine.metrics().disk_reserve_bytes, 130 << 20, "as it is when it is not set");
+    // Where the system does not tell, nothing is told.
+    test.kill();
+    assert_eq!(engine.metrics().disk_free_bytes, None);
 }

@@ -286,6 +286,8 @@ fn figures_are_served_as_text() {
         "tidelog_broker_connections_accepted_total 1\n",
         "tidelog_broker_request_duration_seconds_count{api=\"Metadata\"} 1\n",
         "tidelog_halted 0\n",
+        "# TYPE tidelog_disk_free_bytes gauge\ntidelog_disk_free_bytes ",
+        "# TYPE tidelog_disk_reserve_bytes gauge\ntidelog_disk_reserve_bytes ",
     ] {
         assert!(text.contains(line), "{line} in {text}");
     }

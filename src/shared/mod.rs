@@ -294,6 +294,8 @@ impl Shared {
             free_segment_bytes: free.bytes,
             reused_segments: free.reused_count,
             live_bytes,
+            disk_free_bytes: self.pipeline.log.free_and_total_bytes().ok().map(|(free, _)| free),
+            disk_reserve_bytes: self.config.effective_disk_reserve_bytes(),
             pin_count: self.pins.count(),
             uncleanable_partitions: self.cleaning.failure_count(),
             dirty_offsets,

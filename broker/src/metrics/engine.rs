@@ -15,7 +15,7 @@ pub fn text(metrics: &Metrics) -> String {
         single(&mut out, &format!("{name}_total"), "counter", help, value);
     }
     for (name, help, value) in
-        gauges(metrics).into_iter().chain(space(metrics)).chain(open(metrics))
+        gauges(metrics).into_iter().chain(disk(metrics)).chain(space(metrics)).chain(open(metrics))
     {
         single(&mut out, name, "gauge", help, value);
     }
@@ -129,6 +129,15 @@ fn open(metrics: &Metrics) -> [Figure; 4] {
     ]
 }
 
+/// What the disk of the log has left; no figure for what the system does not tell.
+fn disk(metrics: &Metrics) -> impl Iterator<Item = Figure> {
+    let free = metrics.disk_free_bytes;
+    let free = free.map(|bytes| ("disk_free_bytes", "Free bytes of the log's disk.", bytes.into()));
+    let reserve = metrics.disk_reserve_bytes.into();
+    let help = "Free bytes of it below which appends are refused.";
+    free.into_iter().chain([("disk_reserve_bytes", help, reserve)])
+}
+
 /// How far removal is behind.
 fn space(metrics: &Metrics) -> [Figure; 7] {
     [
@@ -204,6 +213,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_room_on_the_disk_is_told_beside_what_is_reserved_of_it() {
+        let mut metrics = Metrics::default();
+        (metrics.disk_free_bytes, metrics.disk_reserve_bytes) = (Some(0), 7);
+        let text = text(&metrics);
+        for expected in [
+            "# HELP tidelog_disk_free_bytes Free bytes of the log's disk.\n\
+             # TYPE tidelog_disk_free_bytes gauge\ntidelog_disk_free_bytes 0\n",
+            "# TYPE tidelog_disk_reserve_bytes gauge\ntidelog_disk_reserve_bytes 7\n",
+        ] {
+            assert!(text.contains(expected), "{expected} in {text}");
+        }
+    }
+
+    #[test]
     fn a_histogram_is_cumulative_and_every_name_has_its_kind() {
         let mut metrics = Metrics::default();
         (metrics.commits, metrics.halted) = (3, true);
@@ -219,6 +242,7 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{expected} in {text}");
         }
+        assert!(!text.contains("tidelog_disk_free_bytes"), "the system has not told them");
         let samples = text.lines().filter(|line| !line.starts_with('#'));
         for sample in samples {
             let name = sample.split(['{', ' ']).next().unwrap();
