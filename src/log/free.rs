@@ -228,6 +228,26 @@ impl FreeFiles {
         }
     }
 
+    /// Removes files that an open has found and does not need, segments and freed ones, durably.
+    /// One that stays does no harm: by the rules that have told it to be dead it will be so again.
+    pub(super) fn discard_found(
+        &self,
+        segments: &[SegmentId],
+        free: &[SegmentId],
+    ) -> Result<(), StorageError> {
+        let segments = segments.iter().map(|&id| self.directory.join(file_name(id)));
+        let paths: Vec<PathBuf> = segments.chain(free.iter().map(|&id| self.path(id))).collect();
+        if paths.is_empty() {
+            return Ok(());
+        }
+        let _naming = self.naming();
+        for path in paths {
+            let length = self.files.open(&path).and_then(|file| file.length());
+            drop(self.discard(vec![path], length.unwrap_or(0)));
+        }
+        self.sync_directory()
+    }
+
     fn take_longest(&self) -> Option<FreeFile> {
         let mut kept = self.kept.lock();
         let (at, _) = kept.iter().enumerate().max_by_key(|(_, file)| file.length_bytes)?;

@@ -228,7 +228,7 @@ impl Recovery<'_> {
         let is_dead = |id: &&SegmentId| **id >= self.applied.segment && !chained.contains(id);
         let dead: Vec<SegmentId> =
             ids.iter().filter(is_dead).copied().filter(|&id| id != start.segment.id).collect();
-        remove(&*self.files, self.directory, &dead, &refused)?;
+        start.free.discard_found(&dead, &refused)?;
 
         for &id in ids.iter().filter(|id| !dead.contains(id)) {
             let segment = Segment::open(&*self.files, self.directory, id)?;

@@ -373,3 +373,35 @@ fn a_file_that_could_become_no_segment_and_stays_is_told_and_removed_later() {
         assert_eq!(last.sequence.0, if case == 3 { 6 } else { 5 });
     }
 }
+
+#[test]
+fn files_that_an_open_does_not_need_and_cannot_remove_keep_it_from_nothing() {
+    let (disk, applied) = Scene::new(2).killed();
+    // A creation that never finished, and a file that is not what it should be.
+    disk.plant(&segment_path(SegmentId(9)), vec![7; 5000]);
+    disk.plant(&free_path(SegmentId(3)), vec![7; 6000]);
+    for fails in [0, 1, 2] {
+        let disk = disk.fork();
+        for _ in 0..fails {
+            disk.plan(Fault::next(Operation::Remove, EIO));
+        }
+        let (log, found) = open(&disk, applied);
+        assert_eq!(found.last, applied);
+        let free = log.free_segments();
+        assert_eq!((free.count, free.unremoved_count), (1, fails));
+        let on_disk: u64 =
+            names(&disk).iter().map(|n| length_of(&disk, &Path::new(DIRECTORY).join(n))).sum();
+        let log_bytes: u64 = log.segments().iter().map(|segment| segment.length_bytes).sum();
+        assert_eq!(log_bytes + free.bytes, on_disk);
+        let place = append_one(&log, &big(5));
+        log.sync(log.written()).unwrap();
+        let again = disk.fork();
+        again.power_loss(PowerLoss::Nothing);
+        assert_eq!(open(&again, applied).1.last, place, "it is dead again");
+        assert!(again.contents(&segment_path(SegmentId(9))).is_none());
+        log.release_free(true).unwrap();
+        assert_eq!(log.free_segments().unremoved_count, 0);
+        disk.power_loss(PowerLoss::Nothing);
+        assert_eq!(open(&disk, applied).1.last, place);
+    }
+}
