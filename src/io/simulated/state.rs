@@ -365,14 +365,14 @@ impl State {
         self.kill();
     }
 
-    /// Frees files that have no name.
+    /// Frees files that have no name, and can get none by a power loss.
     fn drop_nameless(&mut self) {
-        let named: BTreeSet<InodeId> = self
-            .directories
-            .values()
-            .flat_map(|directory| directory.names.values().chain(directory.durable.values()))
-            .copied()
-            .collect();
+        let mut named = BTreeSet::new();
+        for directory in self.directories.values() {
+            let come = directory.pending.iter().filter_map(|change| change.come.as_ref());
+            named.extend(come.map(|(_, inode)| *inode));
+            named.extend(directory.names.values().chain(directory.durable.values()).copied());
+        }
         self.inodes.retain(|id, _| named.contains(id));
     }
 }

@@ -260,3 +260,17 @@ fn a_lock_is_free_again_when_it_is_dropped_or_its_holder_dies() {
     assert!(disk.lock(path).is_err(), "a dead holder's guard frees nothing");
     drop(second);
 }
+
+#[test]
+fn a_name_that_was_made_and_removed_may_be_there_after_a_kill_and_a_power_loss() {
+    let disk = disk();
+    disk.create(Path::new("/d/a")).unwrap();
+    disk.remove(Path::new("/d/a")).unwrap();
+    disk.kill();
+    let is_there = |count| {
+        let disk = disk.fork();
+        disk.power_loss(PowerLoss::First(count));
+        contents(&disk, "a").is_some()
+    };
+    assert_eq!([0, 1, 2].map(is_there), [false, true, false]);
+}
