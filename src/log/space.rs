@@ -67,7 +67,12 @@ impl CommitLog {
             return ended;
         }
         // Commits go on while the files are removed.
-        self.cut_tail(&mut self.writer.lock());
+        let mut writer = self.writer.lock();
+        // E4: a group that has got its place is written there, also where this cut failed.
+        if writer.placed_bytes.is_none() {
+            self.cut_tail(&mut writer);
+        }
+        drop(writer);
         ended.and(self.free.release())
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use tidelog::error::{Place, StorageError};
 use tidelog::io::simulated::{EIO, ENOSPC, Fault, Operation, PowerLoss};
 use tidelog::io::{Files, SimulatedDisk};
-use tidelog::log::{AppendFailure, LogOptions, SEGMENT_HEADER_BYTES};
+use tidelog::log::{AppendFailure, LogOptions, NewFrame, SEGMENT_HEADER_BYTES};
 use tidelog::rules::{BrokenRules, Rule};
 use tidelog::types::{AppliedCommit, PayloadLocation, SegmentId};
 
@@ -380,4 +380,25 @@ fn a_header_that_did_not_fit_into_a_freed_file_never_ends_the_log_before_commits
             }
         }
     }
+}
+
+#[test]
+fn e4_the_rest_of_a_segment_is_not_cut_off_between_the_place_of_a_group_and_its_write() {
+    let scene = Scene::new(1);
+    let log = &scene.log;
+    let first = append_one(log, &small(5));
+    let (commit, tail) = (small(6), log.free_segments().bytes);
+    let group = log.place_group(commit.frame_bytes(), false).unwrap();
+    scene.disk.plan(Fault::next(Operation::SetLength, EIO));
+    log.release_free(false).unwrap();
+    assert_eq!(log.free_segments().bytes, tail, "what is being written waits");
+    let (sequence, payloads) = (log.written().next(), commit.payloads());
+    let write_batch = &commit.write_batch;
+    let frame = NewFrame { sequence, append_time_ms: 7, write_batch, payloads: &payloads };
+    log.append_group(&[frame]).unwrap();
+    assert_eq!(group.segment, first.segment);
+    // Now it fails, and nothing more is written there.
+    log.release_free(false).unwrap();
+    assert_eq!(log.free_segments().bytes, 0);
+    assert_eq!(append_one(log, &small(7)).segment.0, first.segment.0 + 1);
 }
