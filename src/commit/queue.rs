@@ -57,6 +57,8 @@ pub(super) struct Queued {
     pub(super) change: Box<dyn Change>,
     pub(super) progress: Arc<Progress>,
     pub(super) has_blocked_caller: bool,
+    /// What it counted when it was queued: a topic may grow while a change of it waits.
+    bytes: u64,
 }
 
 /// How far a commit is, for the caller that blocks on it.
@@ -211,11 +213,13 @@ impl<E: Effects> CommitQueue<E> {
 
     fn push(&self, state: &mut State, change: Box<dyn Change>, blocked: bool) -> Arc<Progress> {
         let progress = Arc::new(Progress::default());
-        state.queued_bytes += change.queued_bytes();
+        let bytes = change.queued_bytes();
+        state.queued_bytes += bytes;
         state.waiting.push_back(Queued {
             change,
             progress: Arc::clone(&progress),
             has_blocked_caller: blocked,
+            bytes,
         });
         progress
     }
@@ -243,7 +247,7 @@ impl<E: Effects> CommitQueue<E> {
         let mut group = Vec::new();
         let mut group_bytes = 0u64;
         while let Some(next) = state.waiting.front() {
-            let bytes = next.change.queued_bytes();
+            let bytes = next.bytes;
             let fits = group_bytes.saturating_add(bytes) <= self.limits.group_bytes;
             if !group.is_empty() && (!fits || next.change.is_exclusive()) {
                 break;
