@@ -70,6 +70,11 @@ const PUBLISHED: u8 = 1;
 const ANSWERED: u8 = 2;
 
 impl Progress {
+    /// It may have been answered already, by somebody who synced it at once.
+    fn published(&self) {
+        self.0.fetch_max(PUBLISHED, Ordering::AcqRel);
+    }
+
     pub(super) fn answered(&self) {
         self.0.store(ANSWERED, Ordering::Release);
     }
@@ -340,19 +345,23 @@ impl<E: Effects> CommitQueue<E> {
 
     fn answer_group(&self, planned: Vec<Queued>, first: CommitSequence) {
         let mut leaders = 0;
-        let mut waiting = 0;
+        let mut unsynced = Vec::new();
         let mut buffered = Vec::new();
         for (index, queued) in planned.into_iter().enumerate() {
             let sequence = CommitSequence(first.0 + index as u64);
             if queued.change.durability() == Durability::Buffered {
                 buffered.push((queued, sequence));
-                continue;
+            } else {
+                leaders += usize::from(queued.has_blocked_caller);
+                unsynced.push(Unsynced { queued, sequence });
             }
-            leaders += usize::from(queued.has_blocked_caller);
-            waiting += 1;
-            let progress = Arc::clone(&queued.progress);
-            self.sync_stage.push(Unsynced { queued, sequence });
-            progress.0.store(PUBLISHED, Ordering::Release);
+        }
+        let is_led = unsynced.is_empty() || leaders > 0;
+        if !unsynced.is_empty() {
+            let published: Vec<_> =
+                unsynced.iter().map(|commit| Arc::clone(&commit.queued.progress)).collect();
+            self.sync_stage.push(unsynced);
+            published.iter().for_each(|progress| progress.published());
         }
         // Only now, since an answer may call back, and what is called may commit again.
         for (queued, sequence) in buffered {
@@ -360,7 +369,7 @@ impl<E: Effects> CommitQueue<E> {
             queued.progress.answered();
         }
         // A caller that blocks leads the sync that answers all; the thread does where none blocks.
-        if (waiting > 0 && leaders == 0) || self.effects.wants_background_sync() {
+        if !is_led || self.effects.wants_background_sync() {
             self.sync_stage.wake();
         }
     }
@@ -400,5 +409,20 @@ impl<E: Effects> Drop for Committer<'_, E> {
 impl<E> fmt::Debug for CommitQueue<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CommitQueue").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_synced_and_answered_at_once_stays_answered_when_it_is_called_published() {
+        let progress = Progress::default();
+        progress.published();
+        assert_eq!(progress.0.load(Ordering::Acquire), PUBLISHED);
+        progress.answered();
+        progress.published();
+        assert_eq!(progress.0.load(Ordering::Acquire), ANSWERED);
     }
 }

@@ -31,9 +31,10 @@ pub(super) struct Unsynced {
 }
 
 impl SyncStage {
-    /// REQUIRES: pushed in the order of sequences, by the committer.
-    pub(super) fn push(&self, commit: Unsynced) {
-        self.waiting.lock().commits.push_back(commit);
+    /// Takes the commits of a group, all at once: a sync that covers one covers all, and whoever
+    /// leads it answers all. REQUIRES: pushed in the order of sequences, by the committer.
+    pub(super) fn push(&self, group: Vec<Unsynced>) {
+        self.waiting.lock().commits.extend(group);
     }
 
     pub(super) fn is_waited_for(&self) -> bool {

@@ -1,5 +1,7 @@
 //! The commit path alone: changes and effects that only note what is done to them.
 
+mod races;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -52,13 +54,14 @@ impl Effects for World {
     fn write(
         &self,
         group: &mut [FramePlan],
-        _may_use_reserve: bool,
+        may_use_reserve: bool,
     ) -> Result<AppliedCommit, AppendFailure> {
         if let Some(failure) = self.fails_to_write.lock().take() {
             return Err(failure);
         }
         let sequences: Vec<_> = group.iter().map(|frame| frame.moment().sequence.0).collect();
-        note(&self.events, format!("write {sequences:?}"));
+        let reserve = if may_use_reserve { " with the reserve" } else { "" };
+        note(&self.events, format!("write {sequences:?}{reserve}"));
         let sequence = group[group.len() - 1].moment().sequence;
         self.written.store(sequence.0, Ordering::SeqCst);
         Ok(AppliedCommit { sequence, segment: SegmentId(1), position: 0, frame_crc: 0 })
@@ -105,10 +108,19 @@ struct Step {
     bytes: u64,
     is_exclusive: bool,
     is_refused: bool,
+    may_use_reserve: bool,
+    /// The step of its way at which it panics.
+    panics_at: Option<&'static str>,
+    /// Called when it is asked how durable it is to be.
+    when_asked: Option<Box<dyn Fn() + Send>>,
     then: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl Step {
+    fn come_to(&self, step: &str) {
+        assert!(self.panics_at != Some(step), "it panics, as this test wants");
+    }
+
     fn new(world: &World, name: &'static str) -> Self {
         Self {
             name,
@@ -117,6 +129,9 @@ impl Step {
             bytes: 10,
             is_exclusive: false,
             is_refused: false,
+            may_use_reserve: false,
+            panics_at: None,
+            when_asked: None,
             then: None,
         }
     }
@@ -128,6 +143,9 @@ impl Change for Step {
     }
 
     fn durability(&self) -> Durability {
+        if let Some(when_asked) = &self.when_asked {
+            when_asked();
+        }
         self.durability
     }
 
@@ -135,7 +153,12 @@ impl Change for Step {
         self.is_exclusive
     }
 
+    fn may_use_reserve(&self) -> bool {
+        self.may_use_reserve
+    }
+
     fn plan(&mut self, moment: &Moment, plan: &mut FramePlan) -> Verdict {
+        self.come_to("plan");
         if self.is_refused {
             return Verdict::Refused;
         }
@@ -150,10 +173,12 @@ impl Change for Step {
     }
 
     fn publish(&mut self, sequence: CommitSequence) {
+        self.come_to("publish");
         note(&self.events, format!("publish {} {sequence}", self.name));
     }
 
     fn answer(self: Box<Self>, outcome: Outcome) {
+        self.come_to("answer");
         let told = match outcome {
             Outcome::Committed { sequence } => format!("committed {sequence}"),
             Outcome::Refused => "refused".into(),

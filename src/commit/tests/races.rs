@@ -1,0 +1,41 @@
+//! The commit path where several meet: who leads, who waits.
+
+use std::sync::Arc;
+use std::thread;
+
+use super::{Step, World, queue, submit, taken};
+use crate::types::Durability;
+
+fn synced(world: &World, name: &'static str) -> Step {
+    Step { durability: Durability::Sync, ..Step::new(world, name) }
+}
+
+fn spin_until(is_there: impl Fn() -> bool) {
+    while !is_there() {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_group_is_answered_as_a_whole_whoever_syncs_meanwhile() {
+    let (world, queue) = queue();
+    let queue = Arc::new(queue);
+    // Another syncs whatever waits for it, at any moment while the group is handed on.
+    let other = Arc::clone(&queue);
+    let when_asked: Box<dyn Fn() + Send> = Box::new(move || other.run_pending());
+    let submitted = Step { when_asked: Some(when_asked), ..synced(&world, "submitted") };
+    thread::scope(|scope| {
+        let (leader, blocked) = (synced(&world, "leader"), &queue);
+        let leading = queue.exclusively(|| {
+            let leading = scope.spawn(move || blocked.commit(Box::new(leader)).is_ok());
+            spin_until(|| queue.queued_bytes() > 0);
+            assert!(submit(&queue, submitted));
+            leading
+        });
+        assert!(leading.join().expect("it does not panic"));
+    });
+    let events = taken(&world.events);
+    for answer in ["leader committed 1", "submitted committed 2"] {
+        assert!(events.iter().any(|event| event == answer), "{events:?}");
+    }
+}
