@@ -251,13 +251,17 @@ impl<E: Effects> CommitQueue<E> {
     fn take_group(&self, state: &mut State) -> Vec<Queued> {
         let mut group = Vec::new();
         let mut group_bytes = 0u64;
+        let mut uses_reserve = None;
         while let Some(next) = state.waiting.front() {
             let bytes = next.bytes;
             let fits = group_bytes.saturating_add(bytes) <= self.limits.group_bytes;
-            if !group.is_empty() && (!fits || next.change.is_exclusive()) {
+            let exclusive = next.change.is_exclusive();
+            // What gives space back must not fail with what the reserve is held back from (E5).
+            let reserve = next.change.may_use_reserve();
+            if uses_reserve.is_some_and(|other| !fits || exclusive || other != reserve) {
                 break;
             }
-            let exclusive = next.change.is_exclusive();
+            uses_reserve = Some(reserve);
             group_bytes += bytes;
             state.queued_bytes -= bytes;
             group.extend(state.waiting.pop_front());

@@ -1,4 +1,4 @@
-//! The commit path where several meet: who leads, who waits.
+//! The commit path where several meet: who leads, who waits, who is kept apart.
 
 use std::sync::Arc;
 use std::thread;
@@ -38,4 +38,16 @@ fn a_group_is_answered_as_a_whole_whoever_syncs_meanwhile() {
     for answer in ["leader committed 1", "submitted committed 2"] {
         assert!(events.iter().any(|event| event == answer), "{events:?}");
     }
+}
+
+#[test]
+fn what_may_use_the_reserve_is_not_written_with_what_may_not() {
+    let (world, queue) = queue();
+    for may_use_reserve in [false, true, true, false] {
+        assert!(submit(&queue, Step { may_use_reserve, ..Step::new(&world, "step") }));
+    }
+    queue.run_pending();
+    let writes = taken(&world.events).into_iter().filter(|event| event.starts_with("write"));
+    let expected = ["write [1]", "write [2, 3] with the reserve", "write [4]"];
+    assert_eq!(writes.collect::<Vec<_>>(), expected);
 }
