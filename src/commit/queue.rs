@@ -11,6 +11,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::plan::{FramePlan, Moment};
 use super::sync::{SyncStage, Unsynced};
 use super::{Change, Effects, Outcome, Verdict};
+use crate::callback::call;
 use crate::error::StorageError;
 use crate::log::AppendFailure;
 use crate::types::{CommitSequence, Durability};
@@ -53,13 +54,46 @@ impl State {
     }
 }
 
+/// A change on its way. Whatever becomes of it, it is answered.
 pub(super) struct Queued {
-    pub(super) change: Box<dyn Change>,
-    pub(super) progress: Arc<Progress>,
-    pub(super) has_blocked_caller: bool,
+    /// Taken when it is answered.
+    change: Option<Box<dyn Change>>,
+    progress: Arc<Progress>,
+    has_blocked_caller: bool,
     /// What it counted when it was queued: a topic may grow while a change of it waits.
     bytes: u64,
 }
+
+impl Queued {
+    fn look(&self) -> &dyn Change {
+        &**self.change.as_ref().expect(UNANSWERED)
+    }
+
+    fn change(&mut self) -> &mut dyn Change {
+        &mut **self.change.as_mut().expect(UNANSWERED)
+    }
+
+    pub(super) fn answer(mut self, outcome: Outcome) {
+        if let Some(change) = self.change.take() {
+            change.answer(outcome);
+        }
+        self.progress.answered();
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        // A panic passes through whoever had it, who halts the engine before another commits.
+        if let Some(change) = self.change.take() {
+            let cause = StorageError::store("commit", PANICKED);
+            call(move || change.answer(Outcome::Unknown(cause)));
+        }
+        self.progress.answered();
+    }
+}
+
+const UNANSWERED: &str = "a change is there until it is answered, and its holder with it";
+const PANICKED: &str = "a thread panicked while it was committing";
 
 /// How far a commit is, for the caller that blocks on it.
 #[derive(Default)]
@@ -75,7 +109,7 @@ impl Progress {
         self.0.fetch_max(PUBLISHED, Ordering::AcqRel);
     }
 
-    pub(super) fn answered(&self) {
+    fn answered(&self) {
         self.0.store(ANSWERED, Ordering::Release);
     }
 }
@@ -221,7 +255,7 @@ impl<E: Effects> CommitQueue<E> {
         let bytes = change.queued_bytes();
         state.queued_bytes += bytes;
         state.waiting.push_back(Queued {
-            change,
+            change: Some(change),
             progress: Arc::clone(&progress),
             has_blocked_caller: blocked,
             bytes,
@@ -255,9 +289,9 @@ impl<E: Effects> CommitQueue<E> {
         while let Some(next) = state.waiting.front() {
             let bytes = next.bytes;
             let fits = group_bytes.saturating_add(bytes) <= self.limits.group_bytes;
-            let exclusive = next.change.is_exclusive();
+            let exclusive = next.look().is_exclusive();
             // What gives space back must not fail with what the reserve is held back from (E5).
-            let reserve = next.change.may_use_reserve();
+            let reserve = next.look().may_use_reserve();
             if uses_reserve.is_some_and(|other| !fits || exclusive || other != reserve) {
                 break;
             }
@@ -286,27 +320,34 @@ impl<E: Effects> CommitQueue<E> {
         answer_all(refused, &Outcome::Refused);
     }
 
-    fn write_group(&self, mut planned: Vec<Queued>, mut frames: Vec<FramePlan>) {
-        let may_use_reserve = planned.iter().all(|queued| queued.change.may_use_reserve());
-        let last = match self.effects.write(&mut frames, may_use_reserve) {
-            Ok(last) => last,
-            Err(failure) => return self.fail_group(planned, failure),
-        };
-        let batches: Vec<&WriteBatch> = frames.iter().map(|frame| &frame.write_batch).collect();
+    fn write_group(&self, mut planned: Vec<Queued>, frames: Vec<FramePlan>) {
         let first = frames[0].moment().sequence;
-        let sequence_of = |index: usize| CommitSequence(first.0 + index as u64);
+        // The frames are gone behind this. Buffers of callers, whose freeing may call back, are
+        // freed with their transactions.
+        match self.put(&mut planned, frames) {
+            Ok(()) => {
+                self.answer_group(planned, first);
+                self.effects.after_progress();
+            }
+            Err(failure) => self.fail_group(planned, failure),
+        }
+    }
+
+    /// Writes and applies the frames of a group, and publishes its changes.
+    fn put(&self, planned: &mut [Queued], mut frames: Vec<FramePlan>) -> Result<(), AppendFailure> {
+        let may_use_reserve = planned.iter().all(|queued| queued.look().may_use_reserve());
+        let last = self.effects.write(&mut frames, may_use_reserve)?;
+        let batches: Vec<&WriteBatch> = frames.iter().map(|frame| &frame.write_batch).collect();
         let mut publish = || {
-            for (index, queued) in planned.iter_mut().enumerate() {
-                queued.change.publish(sequence_of(index));
+            for (frame, queued) in frames.iter().zip(planned.iter_mut()) {
+                queued.change().publish(frame.moment().sequence);
             }
         };
-        if let Err(error) = self.effects.apply(&batches, last, &mut publish) {
+        self.effects.apply(&batches, last, &mut publish).map_err(|error| {
             // The frames are in the log: their outcome is "unknown", never "failed" (rule S6).
             self.effects.halt(&error);
-            return self.fail_group(planned, AppendFailure::Unknown(error));
-        }
-        self.answer_group(planned, first);
-        self.effects.after_progress();
+            AppendFailure::Unknown(error)
+        })
     }
 
     fn plan_group(
@@ -321,7 +362,7 @@ impl<E: Effects> CommitQueue<E> {
         for mut queued in group {
             let moment = Moment { sequence, append_time };
             let mut frame = FramePlan::new(moment);
-            match queued.change.plan(&moment, &mut frame) {
+            match queued.change().plan(&moment, &mut frame) {
                 Verdict::Planned => {
                     sequence = sequence.next();
                     frames.push(frame);
@@ -335,7 +376,7 @@ impl<E: Effects> CommitQueue<E> {
 
     fn fail_group(&self, mut planned: Vec<Queued>, failure: AppendFailure) {
         for queued in planned.iter_mut().rev() {
-            queued.change.undo();
+            queued.change().undo();
         }
         let outcome = match failure {
             AppendFailure::NotWritten(error) => Outcome::NotWritten(error),
@@ -353,7 +394,7 @@ impl<E: Effects> CommitQueue<E> {
         let mut buffered = Vec::new();
         for (index, queued) in planned.into_iter().enumerate() {
             let sequence = CommitSequence(first.0 + index as u64);
-            if queued.change.durability() == Durability::Buffered {
+            if queued.look().durability() == Durability::Buffered {
                 buffered.push((queued, sequence));
             } else {
                 leaders += usize::from(queued.has_blocked_caller);
@@ -369,8 +410,7 @@ impl<E: Effects> CommitQueue<E> {
         }
         // Only now, since an answer may call back, and what is called may commit again.
         for (queued, sequence) in buffered {
-            queued.change.answer(Outcome::Committed { sequence });
-            queued.progress.answered();
+            queued.answer(Outcome::Committed { sequence });
         }
         // A caller that blocks leads the sync that answers all; the thread does where none blocks.
         if !is_led || self.effects.wants_background_sync() {
@@ -381,8 +421,7 @@ impl<E: Effects> CommitQueue<E> {
 
 fn answer_all(group: Vec<Queued>, outcome: &Outcome) {
     for queued in group {
-        queued.change.answer(outcome.clone());
-        queued.progress.answered();
+        queued.answer(outcome.clone());
     }
 }
 
@@ -396,7 +435,7 @@ struct Committer<'a, E: Effects> {
 impl<E: Effects> Drop for Committer<'_, E> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let cause = StorageError::store("commit", "a thread panicked while it was committing");
+            let cause = StorageError::store("commit", PANICKED);
             self.queue.effects.halt(&cause);
         }
         let mut state = self.queue.state.lock();

@@ -4,7 +4,6 @@
 //! lets one sync run at a time, and the others get its result where it covers them.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -111,9 +110,7 @@ impl SyncStage {
             let Some(commit) = waiting.commits.pop_front() else { return };
             drop(waiting);
             let outcome = outcome(&commit);
-            let progress = Arc::clone(&commit.queued.progress);
-            commit.queued.change.answer(outcome);
-            progress.answered();
+            commit.queued.answer(outcome);
         }
     }
 }

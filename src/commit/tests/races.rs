@@ -1,9 +1,11 @@
-//! The commit path where several meet: who leads, who waits, who is kept apart.
+//! The commit path where several meet: who leads, who waits, who is kept apart, who panics.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 
 use super::{Step, World, queue, submit, taken};
+use crate::commit::Effects;
 use crate::types::Durability;
 
 fn synced(world: &World, name: &'static str) -> Step {
@@ -37,6 +39,38 @@ fn a_group_is_answered_as_a_whole_whoever_syncs_meanwhile() {
     let events = taken(&world.events);
     for answer in ["leader committed 1", "submitted committed 2"] {
         assert!(events.iter().any(|event| event == answer), "{events:?}");
+    }
+}
+
+#[test]
+fn a_panic_of_the_committer_halts_and_leaves_nobody_waiting() {
+    for step in ["plan", "publish", "answer"] {
+        let (world, queue) = queue();
+        let panics = Step { panics_at: Some(step), ..Step::new(&world, "panics") };
+        assert!(submit(&queue, Step::new(&world, "before")));
+        assert!(submit(&queue, panics));
+        thread::scope(|scope| {
+            let (behind, queue) = (Step::new(&world, "behind"), &queue);
+            let waiting = queue.exclusively(|| {
+                let waiting = scope.spawn(move || {
+                    catch_unwind(AssertUnwindSafe(|| queue.commit(Box::new(behind)).is_ok()))
+                });
+                spin_until(|| queue.queued_bytes() == 30);
+                assert!(submit(queue, Step::new(&world, "late")));
+                waiting
+            });
+            let drained = catch_unwind(AssertUnwindSafe(|| queue.run_pending()));
+            let waited = waiting.join().expect("it catches the panic");
+            // Whoever was the committer panics; the other goes on.
+            assert!(drained.is_err() != waited.is_err());
+        });
+        queue.run_pending();
+        assert!(world.halted().is_some());
+        let events = taken(&world.events);
+        let before = if step == "answer" { "before committed 1" } else { "before unknown" };
+        for answer in [before, "behind unknown", "late not written"] {
+            assert!(events.iter().any(|event| event == answer), "{step}: {events:?}");
+        }
     }
 }
 
