@@ -5,6 +5,7 @@ use bytes::Bytes;
 use super::error::{CommitError, NotWritten, Refusal};
 use super::producers::ProducerPlan;
 use super::transaction::{AppendTransaction, Committed, CommittedBatch, PendingBatch};
+use crate::callback::call;
 use crate::commit::{Change, FramePlan, Moment, Outcome, Promise, Verdict};
 use crate::log::Payload;
 use crate::partition::Assigned;
@@ -188,26 +189,29 @@ impl Change for AppendChange {
     }
 
     fn answer(self: Box<Self>, outcome: Outcome) {
-        let this = *self;
-        let counters = &this.transaction.shared.pipeline.counters;
-        let result = match (outcome, this.refusal) {
-            (Outcome::Committed { sequence }, _) => {
-                Ok(Committed { sequence: Some(sequence), batches: this.committed })
+        let Self { transaction, promise, committed, refusal, .. } = *self;
+        let counters = &transaction.shared.pipeline.counters;
+        let (result, done) = match outcome {
+            Outcome::Committed { sequence } => {
+                let committed = Committed { sequence: Some(sequence), batches: committed };
+                (Ok(committed), Some(transaction))
             }
-            (Outcome::Unknown(error), _) => Err(CommitError::OutcomeUnknown(error)),
-            (Outcome::NotWritten(error), _) => {
+            Outcome::Unknown(error) => (Err(CommitError::OutcomeUnknown(error)), Some(transaction)),
+            Outcome::NotWritten(error) => {
                 counters.unwritten_commits.add(1);
-                Err(CommitError::NotWritten {
-                    reason: NotWritten::Storage(error),
-                    transaction: Box::new(this.transaction),
-                })
+                let reason = NotWritten::Storage(error);
+                let transaction = Box::new(transaction);
+                (Err(CommitError::NotWritten { reason, transaction }), None)
             }
-            (Outcome::Refused, reason) => {
+            Outcome::Refused => {
                 counters.refused_transactions.add(1);
-                let reason = reason.expect("a refused change keeps its reason");
-                Err(CommitError::Refused { reason, transaction: Box::new(this.transaction) })
+                let reason = refusal.expect("a refused change keeps its reason");
+                let transaction = Box::new(transaction);
+                (Err(CommitError::Refused { reason, transaction }), None)
             }
         };
-        this.promise.fulfil(result);
+        promise.fulfil(result);
+        // The buffers may be of the caller's own kind, with code that runs when they are freed.
+        call(move || drop(done));
     }
 }

@@ -44,7 +44,8 @@ impl<T: Send + 'static> Promise<T> {
 
     /// Gives the result. A callback runs here, on this thread.
     pub fn fulfil(self, result: T) {
-        let mut stage = self.state.stage.lock();
+        let state = self.state;
+        let mut stage = state.stage.lock();
         match std::mem::replace(&mut *stage, Stage::Taken) {
             Stage::CalledBack(callback) => {
                 drop(stage);
@@ -53,10 +54,12 @@ impl<T: Send + 'static> Promise<T> {
             Stage::Pending(waker) => {
                 *stage = Stage::Ready(result);
                 drop(stage);
-                self.state.ready.notify_all();
+                state.ready.notify_all();
                 if let Some(waker) = waker {
                     call(move || waker.wake());
                 }
+                // Where the ticket was dropped the result goes here, with all that it holds.
+                call(move || drop(state));
             }
             Stage::Ready(_) | Stage::Taken => unreachable!("a promise is fulfilled by value, once"),
         }
