@@ -10,7 +10,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -67,7 +67,9 @@ pub struct Pipeline {
     halt: OnceLock<StorageError>,
     touched: Touched,
     applied: Mutex<AppliedCommit>,
-    flushing: AtomicBool,
+    /// Whether a flush was begun and is not known to be complete. Held while the store is asked:
+    /// else the end of one is taken for that of the next.
+    flushing: Mutex<bool>,
     log_bytes: AtomicU64,
     log_bytes_at_cut: AtomicU64,
     range_deletes: AtomicU64,
@@ -104,7 +106,7 @@ impl Pipeline {
             halt: OnceLock::new(),
             touched: Touched::default(),
             applied: Mutex::new(applied),
-            flushing: AtomicBool::new(false),
+            flushing: Mutex::new(false),
             log_bytes: AtomicU64::new(0),
             log_bytes_at_cut: AtomicU64::new(0),
             range_deletes: AtomicU64::new(0),
@@ -210,8 +212,11 @@ impl Pipeline {
 
     /// Begins the flush of a cut.
     fn begin_flush(&self) -> Result<(), StorageError> {
-        self.flushing.store(true, Ordering::SeqCst);
-        self.store.begin_flush().inspect_err(|error| self.halt_after_store_error(error))
+        let mut flushing = self.flushing.lock();
+        *flushing = true;
+        let begun = self.store.begin_flush();
+        drop(flushing);
+        begun.inspect_err(|error| self.halt_after_store_error(error))
     }
 
     /// Waits until the cut that was begun last is complete.
@@ -220,12 +225,19 @@ impl Pipeline {
     /// What the store says; then the engine has halted, and either cut may be found at the next
     /// open.
     pub fn finish_cut(&self) -> Result<(), StorageError> {
-        while self.flushing.load(Ordering::SeqCst) {
+        loop {
+            let mut flushing = self.flushing.lock();
+            if !*flushing {
+                return Ok(());
+            }
             if let Some(cause) = self.halted() {
                 return Err(cause);
             }
-            match self.store.is_flushed() {
-                Ok(true) => self.flushing.store(false, Ordering::SeqCst),
+            let flushed = self.store.is_flushed();
+            *flushing = !matches!(flushed, Ok(true));
+            drop(flushing);
+            match flushed {
+                Ok(true) => return Ok(()),
                 Ok(false) => std::thread::park_timeout(FLUSH_POLL),
                 Err(error) => {
                     self.halt_after_store_error(&error);
@@ -233,7 +245,6 @@ impl Pipeline {
                 }
             }
         }
-        Ok(())
     }
 
     /// Rule S6: what is in the log must be durable before anybody hears of the halt.
