@@ -9,9 +9,10 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use common::transactions::{MINUTE, committed_from, record};
-use common::{TestEngine, assert_verified};
-use tidelog::{Engine, FetchOptions, Partition, TopicConfig};
+use common::transactions::{MINUTE, committed_from, producer, record};
+use common::{TestEngine, append, assert_verified, one_partition};
+use tidelog::record::MarkerKind;
+use tidelog::{Engine, FetchOptions, Partition, Record, TopicConfig, Visibility};
 
 const PARTITIONS: u32 = 8;
 
@@ -147,4 +148,46 @@ fn a_fetch_of_committed_data_stays_below_the_last_stable_offset_that_it_tells() 
         is_over.store(true, Ordering::SeqCst);
         assert!(reader.join().is_ok());
     });
+}
+
+#[test]
+fn a_reader_of_synced_data_sees_a_transaction_once_its_end_is_synced() {
+    for kind in [MarkerKind::Commit, MarkerKind::Abort] {
+        let test = TestEngine::in_background();
+        let engine = test.open();
+        let partition = one_partition(&engine, "t", &[]);
+        let mut producer = producer(&engine, "p");
+        let mut transaction = producer.begin();
+        transaction.append([(&partition, record("v"))]).unwrap();
+        append(&engine, &partition, [Record::keyless("behind")]);
+        engine.sync().unwrap();
+        let stable = |visibility| {
+            let marks = engine.watermarks_of(&partition, visibility).unwrap();
+            let options = FetchOptions::new().visibility(visibility);
+            let fetched = engine.fetch(&partition, 0, options).unwrap();
+            assert_eq!(fetched.next_offset, marks.last_stable);
+            marks.last_stable
+        };
+        test.disk.hold_syncs();
+        let seen = thread::scope(|scope| {
+            let ending = scope.spawn(move || match kind {
+                MarkerKind::Commit => transaction.commit(),
+                MarkerKind::Abort => transaction.abort(),
+            });
+            while stable(Visibility::Applied) == 0 {
+                thread::yield_now();
+            }
+            let both = || (stable(Visibility::Applied), stable(Visibility::Synced));
+            let ended = both();
+            append(&engine, &partition, [Record::keyless("later")]);
+            let seen = [ended, both()];
+            test.disk.release_syncs();
+            ending.join().unwrap().unwrap();
+            seen
+        });
+        assert_eq!(seen, [(3, 0), (4, 0)]);
+        assert!(stable(Visibility::Synced) >= 3);
+        engine.sync().unwrap();
+        assert_eq!(stable(Visibility::Synced), 4);
+    }
 }

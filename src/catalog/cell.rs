@@ -32,19 +32,27 @@ pub struct PartitionCell {
 
 struct Published {
     state: PartitionState,
-    /// The log end that is known to be synced.
-    synced_end: Offset,
-    /// Commits behind it, in order, each with the log end that it made.
-    unsynced_ends: VecDeque<(CommitSequence, Offset)>,
+    /// What is known to be synced.
+    synced: Ends,
+    /// Commits behind it, in order, each with the offsets that it made.
+    unsynced: VecDeque<(CommitSequence, Ends)>,
+}
+
+/// The offsets up to which readers of a kind may read.
+#[derive(Debug, Clone, Copy)]
+struct Ends {
+    log_end: Offset,
+    last_stable: Offset,
 }
 
 impl PartitionCell {
     /// A partition in a state that is synced, and the producers that it knows.
     #[must_use]
     pub fn new(id: PartitionId, index: i32, state: PartitionState, producers: Producers) -> Self {
+        let Watermarks { log_end, last_stable, .. } = state.watermarks();
         let published = Published {
-            synced_end: state.watermarks().log_end,
-            unsynced_ends: VecDeque::new(),
+            synced: Ends { log_end, last_stable },
+            unsynced: VecDeque::new(),
             state: state.clone(),
         };
         Self {
@@ -96,14 +104,16 @@ impl PartitionCell {
         let mut published = self.published.lock();
         published.state.copy_from(&self.planned.lock());
         published.settle(synced);
-        if published.unsynced_ends.len() >= MAX_UNSYNCED_ENDS {
+        if published.unsynced.len() >= MAX_UNSYNCED_ENDS {
             let mut keep = true;
-            published.unsynced_ends.retain(|_| {
+            published.unsynced.retain(|_| {
                 keep = !keep;
                 keep
             });
         }
-        published.unsynced_ends.push_back((sequence, log_end));
+        // As it is behind the whole group, which is synced as a whole.
+        let last_stable = published.state.watermarks().last_stable;
+        published.unsynced.push_back((sequence, Ends { log_end, last_stable }));
     }
 
     /// The four offsets as a reader sees them who asks for this visibility.
@@ -115,9 +125,11 @@ impl PartitionCell {
             Visibility::Applied => marks,
             Visibility::Synced => {
                 published.settle(synced);
-                let end = published.synced_end.max(marks.log_start);
+                let end = published.synced.log_end.max(marks.log_start);
+                // The end of a transaction shows once it is synced, as its records do.
+                let stable = published.synced.last_stable.max(marks.log_start);
                 Watermarks {
-                    last_stable: marks.last_stable.min(end),
+                    last_stable: stable.min(end),
                     high_watermark: marks.high_watermark.min(end),
                     ..marks
                 }
@@ -163,12 +175,12 @@ impl PartitionCell {
 
 impl Published {
     fn settle(&mut self, synced: CommitSequence) {
-        while let Some(&(sequence, end)) = self.unsynced_ends.front() {
+        while let Some(&(sequence, ends)) = self.unsynced.front() {
             if sequence > synced {
                 return;
             }
-            self.synced_end = end;
-            self.unsynced_ends.pop_front();
+            self.synced = ends;
+            self.unsynced.pop_front();
         }
     }
 }
@@ -218,7 +230,7 @@ mod tests {
         let cell = cell();
         for sequence in 1..=10_000 {
             append(&cell, sequence, 0);
-            assert!(cell.published.lock().unsynced_ends.len() <= MAX_UNSYNCED_ENDS);
+            assert!(cell.published.lock().unsynced.len() <= MAX_UNSYNCED_ENDS);
         }
         for synced in (0..=10_000).step_by(97) {
             assert!(high(&cell, Visibility::Synced, synced) <= synced as i64);
