@@ -108,13 +108,10 @@ impl EngineBuilder {
             broken: self.broken,
         };
         let (shared, recovered) = open(&options)?;
-        let threads = start_threads(&shared).inspect_err(|_| shut(&shared))?;
-        let inner = Inner {
-            shared,
-            recovered,
-            threads: Mutex::new(threads),
-            closing: AtomicBool::new(false),
-        };
+        let closing = AtomicBool::new(false);
+        let inner = Inner { shared, recovered, threads: Mutex::default(), closing };
+        // Where one cannot be started, the drop ends the others and lets go of the directories.
+        start_threads(&inner.shared, &mut inner.threads.lock())?;
         Ok(Engine { inner: Arc::new(inner) })
     }
 }
@@ -142,22 +139,25 @@ fn random_seed() -> u64 {
 /// What a thread of the engine does until the engine is closed.
 type Job = fn(&Arc<Shared>);
 
-fn start_threads(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, OpenError> {
+fn start_threads(
+    shared: &Arc<Shared>,
+    threads: &mut Vec<JoinHandle<()>>,
+) -> Result<(), StorageError> {
     if shared.config.maintenance == Maintenance::Manual {
-        return Ok(Vec::new());
+        return Ok(());
     }
     let jobs: [(&str, Job); 3] = [
         ("tidelog-commit", |shared| shared.queue.run_committer()),
         ("tidelog-sync", |shared| shared.queue.run_syncer()),
         ("tidelog-maintenance", run_background),
     ];
-    let start = |(name, job): (&str, Job)| {
+    for (name, job) in jobs {
         let shared = Arc::clone(shared);
-        Builder::new().name(name.to_owned()).spawn(move || job(&shared))
-    };
-    let threads: Result<Vec<_>, _> = jobs.into_iter().map(start).collect();
-    let failed = |error| StorageError::io("start a thread", Path::new("tidelog"), error);
-    Ok(threads.map_err(failed)?)
+        let started = Builder::new().name(name.to_owned()).spawn(move || job(&shared));
+        let failed = |error| StorageError::io("start a thread for", Path::new(name), error);
+        threads.push(started.map_err(failed)?);
+    }
+    Ok(())
 }
 
 pub(super) fn shut(shared: &Shared) {
