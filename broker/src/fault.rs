@@ -58,6 +58,12 @@ impl Fault {
     pub fn storage(error: &dyn Error) -> Self {
         Self::new(ResponseError::KafkaStorageError, sentence(error))
     }
+
+    /// Nobody knows whether it was written. Clients read this code as "possibly written", and try
+    /// again.
+    pub fn unknown_outcome(error: &dyn Error) -> Self {
+        Self::new(ResponseError::RequestTimedOut, sentence(error))
+    }
 }
 
 /// An error and its causes in one sentence.

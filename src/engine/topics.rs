@@ -37,7 +37,8 @@ impl Engine {
     /// ```
     ///
     /// # Errors
-    /// [`CreateTopicError`]: a name that is none or is taken, a limit, or the storage.
+    /// [`CreateTopicError`]: a name that is none or is taken, a limit, or the storage; after a
+    /// failed sync the outcome is unknown.
     pub fn create_topic(
         &self,
         name: impl AsRef<str>,
@@ -83,7 +84,8 @@ impl Engine {
     /// ```
     ///
     /// # Errors
-    /// [`DeleteTopicError`]: it does not exist, or the storage.
+    /// [`DeleteTopicError`]: it does not exist, or the storage; after a failed sync the outcome is
+    /// unknown.
     pub fn delete_topic(&self, name: impl AsRef<str>) -> Result<(), DeleteTopicError> {
         delete_topic(self.shared(), name.as_ref())
     }
@@ -110,7 +112,8 @@ impl Engine {
     /// ```
     ///
     /// # Errors
-    /// [`AddPartitionsError`]: it does not exist, has as many already, a limit, or the storage.
+    /// [`AddPartitionsError`]: it does not exist, has as many already, a limit, or the storage;
+    /// after a failed sync the outcome is unknown.
     pub fn add_partitions(
         &self,
         name: impl AsRef<str>,
@@ -159,7 +162,8 @@ impl Engine {
     /// ```
     ///
     /// # Errors
-    /// [`AlterTopicError`]: it does not exist, a setting is not valid, or the storage.
+    /// [`AlterTopicError`]: it does not exist, a setting is not valid, or the storage; after a
+    /// failed sync the outcome is unknown.
     pub fn alter_topic(
         &self,
         name: impl AsRef<str>,

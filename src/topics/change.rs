@@ -3,11 +3,12 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::error::{AddPartitionsError, AlterTopicError, CreateTopicError, DeleteTopicError};
+use super::error::{
+    AddPartitionsError, AlterTopicError, CreateTopicError, DeleteTopicError, Settled,
+};
 use crate::catalog::{PartitionCell, Topic};
 use crate::commit::{Change, FramePlan, Moment, Outcome, Promise, Verdict};
 use crate::config::{ConfigChange, TopicConfig, TopicConfigError, TopicSettings};
-use crate::error::StorageError;
 use crate::keyspace::{
     MetaKey, TopicRow, decode_group_key, encode_counter, partition_key, partition_range, topic_key,
 };
@@ -26,23 +27,6 @@ const OF_PARTITIONS: [Family; 5] =
 /// The promise of a change of topics.
 pub(super) type Told<T, E> = Promise<Result<T, E>>;
 
-/// An error that can be the storage's.
-pub(super) trait Settled: Send + 'static {
-    fn storage(error: StorageError) -> Self;
-}
-
-macro_rules! settled {
-    ($($error:ty),*) => {
-        $(impl Settled for $error {
-            fn storage(error: StorageError) -> Self {
-                Self::Storage(error)
-            }
-        })*
-    };
-}
-
-settled!(CreateTopicError, DeleteTopicError, AddPartitionsError, AlterTopicError);
-
 fn durability(shared: &Shared) -> Durability {
     if shared.pipeline.broken().breaks(Rule::D1TopicsSynced) {
         return Durability::Buffered;
@@ -59,7 +43,8 @@ fn tell<T: Send + 'static, E: Settled>(
     told.fulfil(match outcome {
         Outcome::Committed { .. } => Ok(done()),
         Outcome::Refused => Err(refused.expect("a refused change keeps its reason")),
-        Outcome::NotWritten(error) | Outcome::Unknown(error) => Err(E::storage(error)),
+        Outcome::NotWritten(error) => Err(E::not_written(error)),
+        Outcome::Unknown(error) => Err(E::unknown(error)),
     });
 }
 

@@ -1,4 +1,4 @@
-//! How a change of topics fails; nothing exists then, unless the storage says that nobody knows.
+//! How a change of topics fails: refused, not written, or unknown.
 
 use std::fmt;
 
@@ -6,7 +6,16 @@ use crate::config::TopicConfigError;
 use crate::error::StorageError;
 use crate::types::{TopicName, TopicNameError};
 
-/// A topic was not made.
+/// An error that can be the storage's.
+pub(super) trait Settled: Send + 'static {
+    /// Nothing has changed.
+    fn not_written(error: StorageError) -> Self;
+
+    /// Nobody knows.
+    fn unknown(error: StorageError) -> Self;
+}
+
+/// A topic was not made, or nobody knows.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum CreateTopicError {
@@ -39,11 +48,13 @@ pub enum CreateTopicError {
         /// The limit of partitions, `max_partitions`.
         partition_limit: u64,
     },
-    /// The storage failed.
+    /// The storage could not take it, or not be read; nothing has changed.
     Storage(StorageError),
+    /// It may be done: the engine has halted, and reopening it decides.
+    OutcomeUnknown(StorageError),
 }
 
-/// A topic was not deleted.
+/// A topic was not deleted, or nobody knows.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum DeleteTopicError {
@@ -52,11 +63,13 @@ pub enum DeleteTopicError {
         /// The name that was asked for.
         name: String,
     },
-    /// The storage failed.
+    /// The storage could not take it, or not be read; nothing has changed.
     Storage(StorageError),
+    /// It may be done: the engine has halted, and reopening it decides.
+    OutcomeUnknown(StorageError),
 }
 
-/// Partitions were not added.
+/// Partitions were not added, or nobody knows.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum AddPartitionsError {
@@ -74,11 +87,13 @@ pub enum AddPartitionsError {
     },
     /// A limit of the topic or the engine.
     Limit(CreateTopicError),
-    /// The storage failed.
+    /// The storage could not take it, or not be read; nothing has changed.
     Storage(StorageError),
+    /// It may be done: the engine has halted, and reopening it decides.
+    OutcomeUnknown(StorageError),
 }
 
-/// A topic's configuration was not changed.
+/// A topic's configuration was not changed, or nobody knows.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum AlterTopicError {
@@ -89,8 +104,10 @@ pub enum AlterTopicError {
     },
     /// The configuration is not valid.
     Config(TopicConfigError),
-    /// The storage failed.
+    /// The storage could not take it, or not be read; nothing has changed.
     Storage(StorageError),
+    /// It may be done: the engine has halted, and reopening it decides.
+    OutcomeUnknown(StorageError),
 }
 
 impl CreateTopicError {
@@ -131,6 +148,7 @@ impl fmt::Display for CreateTopicError {
                 )
             }
             Self::Storage(error) => error.fmt(f),
+            Self::OutcomeUnknown(_) => f.write_str(UNKNOWN),
         }
     }
 }
@@ -140,6 +158,7 @@ impl fmt::Display for DeleteTopicError {
         match self {
             Self::UnknownTopic { name } => write!(f, "there is no such topic: topic={name}"),
             Self::Storage(error) => error.fmt(f),
+            Self::OutcomeUnknown(_) => f.write_str(UNKNOWN),
         }
     }
 }
@@ -154,6 +173,7 @@ impl fmt::Display for AddPartitionsError {
             ),
             Self::Limit(error) => error.fmt(f),
             Self::Storage(error) => error.fmt(f),
+            Self::OutcomeUnknown(_) => f.write_str(UNKNOWN),
         }
     }
 }
@@ -164,11 +184,44 @@ impl fmt::Display for AlterTopicError {
             Self::UnknownTopic { name } => write!(f, "there is no such topic: topic={name}"),
             Self::Config(error) => error.fmt(f),
             Self::Storage(error) => error.fmt(f),
+            Self::OutcomeUnknown(_) => f.write_str(UNKNOWN),
         }
     }
 }
 
-impl std::error::Error for CreateTopicError {}
-impl std::error::Error for DeleteTopicError {}
-impl std::error::Error for AddPartitionsError {}
-impl std::error::Error for AlterTopicError {}
+const UNKNOWN: &str = "it may have been written; reopening the engine decides";
+
+macro_rules! outcomes {
+    ($($error:ident),*) => {
+        $(
+            impl std::error::Error for $error {
+                fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+                    match self {
+                        Self::OutcomeUnknown(error) => Some(error),
+                        _ => None,
+                    }
+                }
+            }
+
+            impl Settled for $error {
+                fn not_written(error: StorageError) -> Self {
+                    Self::Storage(error)
+                }
+
+                fn unknown(error: StorageError) -> Self {
+                    Self::OutcomeUnknown(error)
+                }
+            }
+
+            impl $error {
+                /// Whether the same change can succeed later, without reopening the engine.
+                #[must_use]
+                pub fn is_retriable(&self) -> bool {
+                    matches!(self, Self::Storage(error) if error.is_retriable())
+                }
+            }
+        )*
+    };
+}
+
+outcomes!(CreateTopicError, DeleteTopicError, AddPartitionsError, AlterTopicError);

@@ -8,7 +8,8 @@ pub use error::{AddPartitionsError, AlterTopicError, CreateTopicError, DeleteTop
 use std::sync::Arc;
 
 pub(crate) use change::Alteration;
-use change::{AlterTopic, CreateTopic, DeleteTopic, GrowTopic, Settled, Told};
+use change::{AlterTopic, CreateTopic, DeleteTopic, GrowTopic, Told};
+use error::Settled;
 
 use crate::catalog::Topic;
 use crate::config::TopicConfig;
@@ -19,7 +20,8 @@ use crate::types::TopicName;
 /// loss, once this returns.
 ///
 /// # Errors
-/// [`CreateTopicError`]: a name that is none or is taken, a limit, or the storage.
+/// [`CreateTopicError`]: a name that is none or is taken, a limit, or the storage; after a failed
+/// sync the outcome is unknown.
 pub fn create_topic(
     shared: &Arc<Shared>,
     name: &str,
@@ -52,7 +54,8 @@ pub fn check_new_topic(
 /// Removes a topic with all its records.
 ///
 /// # Errors
-/// [`DeleteTopicError`]: it does not exist, or the storage.
+/// [`DeleteTopicError`]: it does not exist, or the storage; after a failed sync the outcome is
+/// unknown.
 pub fn delete_topic(shared: &Arc<Shared>, name: &str) -> Result<(), DeleteTopicError> {
     let unknown = || DeleteTopicError::UnknownTopic { name: name.to_owned() };
     let topic = shared.catalog.topic(name).ok_or_else(unknown)?;
@@ -68,7 +71,8 @@ pub fn delete_topic(shared: &Arc<Shared>, name: &str) -> Result<(), DeleteTopicE
 /// Adds partitions to a topic, up to this many in all.
 ///
 /// # Errors
-/// [`AddPartitionsError`]: it does not exist, has as many already, a limit, or the storage.
+/// [`AddPartitionsError`]: it does not exist, has as many already, a limit, or the storage; after a
+/// failed sync the outcome is unknown.
 pub fn add_partitions(
     shared: &Arc<Shared>,
     name: &str,
@@ -96,7 +100,8 @@ pub fn check_add_partitions(
 /// Changes a topic's configuration: all of the changes or, if anything is wrong, none.
 ///
 /// # Errors
-/// [`AlterTopicError`]: it does not exist, the configuration is not valid, or the storage.
+/// [`AlterTopicError`]: it does not exist, the configuration is not valid, or the storage; after a
+/// failed sync the outcome is unknown.
 pub fn alter_topic(
     shared: &Arc<Shared>,
     name: &str,
@@ -114,6 +119,6 @@ fn settle<T: Send + 'static, E: Settled, C: crate::commit::Change + 'static>(
 ) -> Result<T, E> {
     match shared.commit(|promise| Box::new(make(promise))) {
         Ok(result) => result,
-        Err(error) => Err(E::storage(error)),
+        Err(error) => Err(E::not_written(error)),
     }
 }

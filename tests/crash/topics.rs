@@ -29,11 +29,12 @@ impl World {
         match self.engine().create_topic(name, config) {
             Ok(topic) => {
                 let id = topic.id();
-                self.topics_changed(number, Ok(()))?;
+                self.topics_changed(number);
                 self.model.name_topic(number, id);
                 self.model.given.topic(id, number)
             }
-            Err(CreateTopicError::Storage(error)) => self.topics_changed(number, Err(error)),
+            Err(CreateTopicError::Storage(error)) => self.not_changed(number, error),
+            Err(CreateTopicError::OutcomeUnknown(error)) => self.expect_storage(Err(error)),
             Err(error) => Err(format!("topic {name} was not made: {error}")),
         }
     }
@@ -41,8 +42,12 @@ impl World {
     pub fn delete(&mut self, name: &str) -> Result<(), String> {
         let number = self.model.attempt(Effect::Delete { name: name.to_owned() });
         match self.engine().delete_topic(name) {
-            Ok(()) => self.topics_changed(number, Ok(())),
-            Err(DeleteTopicError::Storage(error)) => self.topics_changed(number, Err(error)),
+            Ok(()) => {
+                self.topics_changed(number);
+                Ok(())
+            }
+            Err(DeleteTopicError::Storage(error)) => self.not_changed(number, error),
+            Err(DeleteTopicError::OutcomeUnknown(error)) => self.expect_storage(Err(error)),
             Err(error) => Err(format!("topic {name} was not deleted: {error}")),
         }
     }
@@ -51,8 +56,12 @@ impl World {
         let effect = Effect::Grow { name: name.to_owned(), total_count };
         let number = self.model.attempt(effect);
         match self.engine().add_partitions(name, total_count) {
-            Ok(_) => self.topics_changed(number, Ok(())),
-            Err(AddPartitionsError::Storage(error)) => self.topics_changed(number, Err(error)),
+            Ok(_) => {
+                self.topics_changed(number);
+                Ok(())
+            }
+            Err(AddPartitionsError::Storage(error)) => self.not_changed(number, error),
+            Err(AddPartitionsError::OutcomeUnknown(error)) => self.expect_storage(Err(error)),
             Err(error) => Err(format!("topic {name} did not grow: {error}")),
         }
     }
@@ -68,8 +77,12 @@ impl World {
             value.map_or(ConfigOperation::Delete, |value| ConfigOperation::Set(value.into()));
         let change = ConfigChange { name: setting.to_owned(), operation };
         match self.engine().alter_topic(name, &[change]) {
-            Ok(()) => self.topics_changed(number, Ok(())),
-            Err(AlterTopicError::Storage(error)) => self.topics_changed(number, Err(error)),
+            Ok(()) => {
+                self.topics_changed(number);
+                Ok(())
+            }
+            Err(AlterTopicError::Storage(error)) => self.not_changed(number, error),
+            Err(AlterTopicError::OutcomeUnknown(error)) => self.expect_storage(Err(error)),
             Err(error) => Err(format!("topic {name} was not changed: {error}")),
         }
     }
@@ -127,20 +140,14 @@ impl World {
     }
 
     /// A change of topics is answered once it survives power loss (rule D1).
-    fn topics_changed(
-        &mut self,
-        number: usize,
-        result: Result<(), StorageError>,
-    ) -> Result<(), String> {
-        match &result {
-            Ok(()) => {
-                self.model.acknowledge(number);
-                self.model.settle(number);
-            }
-            // Where the engine goes on nothing was written.
-            Err(_) if !self.engine().metrics().halted => self.model.withdraw(number),
-            Err(_) => {}
-        }
-        self.expect_storage(result)
+    fn topics_changed(&mut self, number: usize) {
+        self.model.acknowledge(number);
+        self.model.settle(number);
+    }
+
+    /// Nothing of it exists, also where the engine has halted.
+    fn not_changed(&mut self, number: usize, error: StorageError) -> Result<(), String> {
+        self.model.withdraw(number);
+        self.expect_storage(Err(error))
     }
 }

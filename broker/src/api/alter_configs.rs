@@ -91,6 +91,7 @@ pub(super) fn fault_of(error: &AlterTopicError) -> Fault {
     match error {
         AlterTopicError::UnknownTopic { .. } => Fault::unknown(),
         AlterTopicError::Config(error) => configs::fault(error),
+        AlterTopicError::OutcomeUnknown(_) => Fault::unknown_outcome(error),
         _ => Fault::storage(error),
     }
 }

@@ -90,14 +90,20 @@ fn one(
     } else {
         context.engine.add_partitions(name, total).map(|_| ())
     };
-    outcome.map_err(|error| match error {
+    outcome.map_err(|error| fault_of(error, asked.count))
+}
+
+/// What a client is told of partitions that were not added.
+pub(super) fn fault_of(error: AddPartitionsError, asked: i32) -> Fault {
+    match error {
         AddPartitionsError::UnknownTopic { .. } => Fault::unknown(),
         AddPartitionsError::NotMore { partition_count, .. } => {
-            not_more(i64::from(partition_count), asked.count)
+            not_more(i64::from(partition_count), asked)
         }
         AddPartitionsError::Limit(error) => create_topics::fault_of(error),
+        AddPartitionsError::OutcomeUnknown(_) => Fault::unknown_outcome(&error),
         _ => Fault::storage(&error),
-    })
+    }
 }
 
 fn not_more(have: i64, asked: i32) -> Fault {

@@ -201,6 +201,36 @@ pub(super) fn fault_of(error: CreateTopicError) -> Fault {
         CreateTopicError::EngineFull { .. } | CreateTopicError::PartitionIdsExhausted => {
             Fault::new(ResponseError::PolicyViolation, error.to_string())
         }
+        CreateTopicError::OutcomeUnknown(_) => Fault::unknown_outcome(&error),
         _ => Fault::storage(&error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidelog::{AddPartitionsError, AlterTopicError, DeleteTopicError, StorageError};
+
+    use super::*;
+    use crate::api::{alter_configs, create_partitions, delete_topics};
+
+    #[test]
+    fn of_a_change_of_topics_a_client_is_told_whether_nothing_was_written_or_nobody_knows() {
+        let halted = || StorageError::Halted { cause: StorageError::Closed.into() };
+        let not_written = [
+            fault_of(CreateTopicError::Storage(halted())),
+            delete_topics::fault_of(&DeleteTopicError::Storage(halted())),
+            create_partitions::fault_of(AddPartitionsError::Storage(halted()), 2),
+            alter_configs::fault_of(&AlterTopicError::Storage(halted())),
+        ];
+        let unknown = [
+            fault_of(CreateTopicError::OutcomeUnknown(halted())),
+            delete_topics::fault_of(&DeleteTopicError::OutcomeUnknown(halted())),
+            create_partitions::fault_of(AddPartitionsError::OutcomeUnknown(halted()), 2),
+            alter_configs::fault_of(&AlterTopicError::OutcomeUnknown(halted())),
+        ];
+        let (storage, timed_out) =
+            (ResponseError::KafkaStorageError.code(), ResponseError::RequestTimedOut.code());
+        assert!(not_written.iter().all(|fault| fault.code == storage), "{not_written:?}");
+        assert!(unknown.iter().all(|fault| fault.code == timed_out), "{unknown:?}");
     }
 }

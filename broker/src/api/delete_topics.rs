@@ -75,10 +75,16 @@ fn one(
         }
         _ => return Err(Fault::invalid_request("a topic has a name or an id, and not both")),
     };
-    match context.engine.delete_topic(topic.name().as_str()) {
-        Ok(()) => Ok(topic),
-        Err(DeleteTopicError::UnknownTopic { .. }) => Err(Fault::unknown()),
-        Err(error) => Err(Fault::storage(&error)),
+    let deleted = context.engine.delete_topic(topic.name().as_str());
+    deleted.map(|()| topic).map_err(|error| fault_of(&error))
+}
+
+/// What a client is told of a topic that was not deleted.
+pub(super) fn fault_of(error: &DeleteTopicError) -> Fault {
+    match error {
+        DeleteTopicError::UnknownTopic { .. } => Fault::unknown(),
+        DeleteTopicError::OutcomeUnknown(_) => Fault::unknown_outcome(error),
+        _ => Fault::storage(error),
     }
 }
 

@@ -168,10 +168,7 @@ async fn submit(
 
 fn commit_fault(error: &CommitError, version: i16) -> Fault {
     match error {
-        // Clients read this code as "possibly written", and try again.
-        CommitError::OutcomeUnknown(_) => {
-            Fault::new(ResponseError::RequestTimedOut, sentence(error))
-        }
+        CommitError::OutcomeUnknown(_) => Fault::unknown_outcome(error),
         CommitError::Refused { reason: Refusal::UnknownPartition { .. }, .. } => Fault::unknown(),
         CommitError::Refused { reason: Refusal::ProducerTransaction { source, .. }, .. } => {
             let knows = Knows { fenced: false, abortable: version >= WITH_ABORTABLE };

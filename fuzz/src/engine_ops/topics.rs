@@ -17,7 +17,8 @@ use super::world::{TopicModel, World};
 enum Ended {
     Done,
     Refused,
-    Failed(StorageError),
+    NotWritten(StorageError),
+    Unknown(StorageError),
 }
 
 fn logs(count: u32) -> Vec<super::world::Log> {
@@ -47,7 +48,8 @@ impl Runner {
                 assert_eq!(topic.partition_count(), partitions);
                 (Ended::Done, Some(topic.id()))
             }
-            Err(CreateTopicError::Storage(error)) => (Ended::Failed(error), None),
+            Err(CreateTopicError::Storage(error)) => (Ended::NotWritten(error), None),
+            Err(CreateTopicError::OutcomeUnknown(error)) => (Ended::Unknown(error), None),
             Err(_) => (Ended::Refused, None),
         };
         let topic = TopicModel { id, settings, partitions: logs(partitions) };
@@ -59,7 +61,8 @@ impl Runner {
         let was_halted = self.is_halted();
         let ended = match self.engine().delete_topic(name.0) {
             Ok(()) => Ended::Done,
-            Err(DeleteTopicError::Storage(error)) => Ended::Failed(error),
+            Err(DeleteTopicError::Storage(error)) => Ended::NotWritten(error),
+            Err(DeleteTopicError::OutcomeUnknown(error)) => Ended::Unknown(error),
             Err(_) => Ended::Refused,
         };
         self.settle_waiting(false);
@@ -78,7 +81,8 @@ impl Runner {
             Err(
                 AddPartitionsError::Storage(error)
                 | AddPartitionsError::Limit(CreateTopicError::Storage(error)),
-            ) => Ended::Failed(error),
+            ) => Ended::NotWritten(error),
+            Err(AddPartitionsError::OutcomeUnknown(error)) => Ended::Unknown(error),
             Err(_) => Ended::Refused,
         };
         self.settle_waiting(false);
@@ -99,7 +103,8 @@ impl Runner {
         let changes = [setting.0.clone()];
         let ended = match self.engine().alter_topic(name.0, &changes) {
             Ok(()) => Ended::Done,
-            Err(AlterTopicError::Storage(error)) => Ended::Failed(error),
+            Err(AlterTopicError::Storage(error)) => Ended::NotWritten(error),
+            Err(AlterTopicError::OutcomeUnknown(error)) => Ended::Unknown(error),
             Err(_) => Ended::Refused,
         };
         self.settle_waiting(false);
@@ -122,12 +127,15 @@ impl Runner {
                 self.history.sync_through(place);
             }
             Ended::Refused => assert!(after.is_none() || !is_known, "a legal change was refused"),
-            Ended::Failed(error) => {
+            Ended::NotWritten(error) => {
                 self.excuse(&error);
-                let exists_not = was_halted || matches!(error, StorageError::DiskFull { .. });
+                assert!(after.is_some() || !is_known, "a change that is not legal was tried");
+            }
+            Ended::Unknown(error) => {
+                assert!(!was_halted, "an engine that has halted writes nothing");
+                self.excuse(&error);
                 match after {
-                    Some(world) if !exists_not => self.history.push_unknown(world),
-                    Some(_) => {}
+                    Some(world) => self.history.push_unknown(world),
                     None => assert!(!is_known, "a change that is not legal was tried"),
                 }
             }
