@@ -1,5 +1,4 @@
 //! Checkpoints that meet: each is complete before it counts, however the index store is timed.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 
@@ -9,9 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use common::{TestEngine, append, one_partition};
+use tidelog::io::simulated::{EIO, Fault, Operation};
 use tidelog::store::{Direction, MemoryDisk, OpenStore, Read, Store, Visit};
 use tidelog::write_batch::{Family, WriteBatch};
-use tidelog::{Record, StorageError};
+use tidelog::{Record, StorageError, TopicConfig};
 
 /// Polls after which a flush is complete.
 const POLLS: u64 = 3;
@@ -22,20 +22,31 @@ struct Slow {
     inner: Arc<dyn Store>,
     polls_left: AtomicU64,
     calls: AtomicU64,
+    flushes: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
-struct SlowDisk(MemoryDisk);
+struct SlowDisk {
+    inner: MemoryDisk,
+    /// Flushes that were begun.
+    flushes: Arc<AtomicU64>,
+}
+
+impl SlowDisk {
+    fn of(test: &TestEngine) -> Arc<Self> {
+        Arc::new(Self { inner: test.store.clone(), flushes: Arc::default() })
+    }
+}
 
 impl OpenStore for SlowDisk {
     fn exists(&self, directory: &Path) -> Result<bool, StorageError> {
-        self.0.exists(directory)
+        self.inner.exists(directory)
     }
 
     fn open(&self, directory: &Path, create: bool) -> Result<Arc<dyn Store>, StorageError> {
-        let inner = self.0.open(directory, create)?;
+        let inner = self.inner.open(directory, create)?;
         let (polls_left, calls) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Arc::new(Slow { inner, polls_left, calls }))
+        Ok(Arc::new(Slow { inner, polls_left, calls, flushes: Arc::clone(&self.flushes) }))
     }
 }
 
@@ -75,6 +86,7 @@ impl Store for Slow {
 
     fn begin_flush(&self) -> Result<(), StorageError> {
         self.dawdle();
+        self.flushes.fetch_add(1, Ordering::SeqCst);
         self.inner.begin_flush()?;
         self.polls_left.store(POLLS, Ordering::SeqCst);
         Ok(())
@@ -101,8 +113,7 @@ impl Store for Slow {
 fn of_checkpoints_that_meet_none_takes_the_flush_of_another_for_its_own() {
     const CHECKPOINTS: usize = 200;
     let test = TestEngine::new();
-    let store = Arc::new(SlowDisk(test.store.clone()));
-    let engine = test.builder().store(store).open().unwrap();
+    let engine = test.builder().store(SlowDisk::of(&test)).open().unwrap();
     let partition = one_partition(&engine, "t", &[]);
     thread::scope(|scope| {
         for _ in 0..3 {
@@ -116,4 +127,23 @@ fn of_checkpoints_that_meet_none_takes_the_flush_of_another_for_its_own() {
     });
     assert_eq!(engine.metrics().checkpoints, 3 * CHECKPOINTS as u64);
     engine.close().unwrap();
+}
+
+// commit log rule E3
+#[test]
+fn an_engine_that_has_halted_begins_no_flush_although_all_that_is_applied_is_synced() {
+    let test = TestEngine::new();
+    let store = SlowDisk::of(&test);
+    let engine = test.builder().store(store.clone()).open().unwrap();
+    let partition = one_partition(&engine, "t", &[]);
+    append(&engine, &partition, [Record::keyless("v")]);
+    engine.sync().unwrap();
+    let begun = store.flushes.load(Ordering::SeqCst);
+    test.disk.plan(Fault::next(Operation::Write, EIO));
+    assert!(engine.create_topic("unknown", TopicConfig::new(1)).is_err());
+    for _ in 0..2 {
+        assert!(matches!(engine.checkpoint(), Err(StorageError::Halted { .. })));
+    }
+    assert!(engine.close().is_err());
+    assert_eq!(store.flushes.load(Ordering::SeqCst), begun);
 }

@@ -34,7 +34,7 @@ fn an_engine_that_cannot_start_its_threads_is_not_opened_and_can_be_opened_at_on
         let current = Some(mapped_bytes() + (3 << 20));
         setrlimit(Resource::As, Rlimit { current, maximum: unlimited.maximum }).unwrap();
         let opened = builder.open();
-        setrlimit(Resource::As, unlimited.clone()).unwrap();
+        setrlimit(Resource::As, unlimited).unwrap();
         match opened.map(drop) {
             Err(OpenError::Storage(StorageError::Io {
                 operation: "start a thread for", ..

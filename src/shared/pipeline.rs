@@ -197,6 +197,8 @@ impl Pipeline {
     /// # Errors
     /// What log or store say; then the engine has halted.
     pub fn begin_cut(&self) -> Result<AppliedCommit, StorageError> {
+        // INVARIANT (I13): also where all is synced, and so nobody has told yet.
+        self.halted().map_or(Ok(()), Err)?;
         self.finish_cut()?;
         let applied = *self.applied.lock();
         let is_broken =
