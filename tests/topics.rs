@@ -257,6 +257,21 @@ fn a_topic_that_is_made_anew_with_fewer_partitions_has_fewer() {
     assert!(is_gone(&engine, &old.partition(0).unwrap()));
 }
 
+#[test]
+fn a_deletion_by_id_leaves_what_was_made_under_the_name_since() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let old = one_partition(&engine, "t", &[]).topic().id();
+    engine.delete_topic_by_id(old).unwrap();
+    let new = one_partition(&engine, "t", &[]);
+    match engine.delete_topic_by_id(old).unwrap_err() {
+        DeleteTopicError::UnknownTopic { name } => assert_eq!(name, old.to_string()),
+        error => panic!("{error}"),
+    }
+    append(&engine, &new, [Record::keyless("v")]);
+    assert_eq!(names(&engine), ["t"]);
+}
+
 // TOP-08
 #[test]
 fn growth_leaves_old_partitions_alone_and_new_ones_start_empty() {

@@ -8,6 +8,7 @@ use crate::error::StorageError;
 use crate::topics::{
     AddPartitionsError, AlterTopicError, Alteration, CreateTopicError, DeleteTopicError,
     add_partitions, alter_topic, check_add_partitions, check_new_topic, create_topic, delete_topic,
+    delete_topic_by_id,
 };
 use crate::types::TopicId;
 
@@ -88,6 +89,14 @@ impl Engine {
     /// unknown.
     pub fn delete_topic(&self, name: impl AsRef<str>) -> Result<(), DeleteTopicError> {
         delete_topic(self.shared(), name.as_ref())
+    }
+
+    /// Removes this very topic, and none that was made under its name since.
+    ///
+    /// # Errors
+    /// As [`Engine::delete_topic`].
+    pub fn delete_topic_by_id(&self, id: TopicId) -> Result<(), DeleteTopicError> {
+        delete_topic_by_id(self.shared(), id)
     }
 
     /// Adds partitions to a topic, up to `total_count` in all. Keys may then belong elsewhere.

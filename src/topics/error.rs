@@ -60,7 +60,7 @@ pub enum CreateTopicError {
 pub enum DeleteTopicError {
     /// There is no such topic.
     UnknownTopic {
-        /// The name that was asked for.
+        /// The name that was asked for, or the id.
         name: String,
     },
     /// The storage could not take it, or not be read; nothing has changed.

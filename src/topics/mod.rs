@@ -14,7 +14,7 @@ use error::Settled;
 use crate::catalog::Topic;
 use crate::config::TopicConfig;
 use crate::shared::Shared;
-use crate::types::TopicName;
+use crate::types::{TopicId, TopicName};
 
 /// Makes a topic with the partitions that its configuration says. It exists, and survives power
 /// loss, once this returns.
@@ -58,7 +58,19 @@ pub fn check_new_topic(
 /// unknown.
 pub fn delete_topic(shared: &Arc<Shared>, name: &str) -> Result<(), DeleteTopicError> {
     let unknown = || DeleteTopicError::UnknownTopic { name: name.to_owned() };
-    let topic = shared.catalog.topic(name).ok_or_else(unknown)?;
+    delete(shared, shared.catalog.topic(name).ok_or_else(unknown)?)
+}
+
+/// Removes this very topic, and none that was made under its name since.
+///
+/// # Errors
+/// As [`delete_topic`].
+pub fn delete_topic_by_id(shared: &Arc<Shared>, id: TopicId) -> Result<(), DeleteTopicError> {
+    let unknown = || DeleteTopicError::UnknownTopic { name: id.to_string() };
+    delete(shared, shared.catalog.topic_by_id(id).ok_or_else(unknown)?)
+}
+
+fn delete(shared: &Arc<Shared>, topic: Topic) -> Result<(), DeleteTopicError> {
     let deleted = settle(shared, |told| DeleteTopic::new(Arc::clone(shared), topic.clone(), told));
     // Also where nobody knows whether that lasts: for readers of this engine it is gone.
     if topic.is_deleted() {

@@ -75,7 +75,8 @@ fn one(
         }
         _ => return Err(Fault::invalid_request("a topic has a name or an id, and not both")),
     };
-    let deleted = context.engine.delete_topic(topic.name().as_str());
+    // By its id: another may have been made under the name since.
+    let deleted = context.engine.delete_topic_by_id(topic.id());
     deleted.map(|()| topic).map_err(|error| fault_of(&error))
 }
 
