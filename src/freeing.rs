@@ -78,7 +78,7 @@ pub fn doom(shared: &Shared, cut: &Cut, candidates: &[SegmentId]) -> Result<(), 
 /// removed is freed as far as the log goes, and keeps no other.
 ///
 /// # Errors
-/// That the engine has halted.
+/// That the engine has halted, or was closed.
 pub fn free_doomed(shared: &Shared) -> Result<Freed, StorageError> {
     let pipeline = &shared.pipeline;
     let mut freed = Freed::default();
@@ -100,9 +100,12 @@ pub fn free_doomed(shared: &Shared) -> Result<Freed, StorageError> {
         let Some(id) = next else { return Ok(freed) };
         doomed.remove(&id);
         drop(doomed);
-        let result = pipeline.log.free_segment(id);
+        let result = shared.while_held(|| pipeline.log.free_segment(id));
         if let Some(cause) = pipeline.halted() {
             return Err(cause);
+        }
+        if let Err(StorageError::Closed) = result {
+            return Err(StorageError::Closed);
         }
         pipeline.space.remove(id);
         freed.failed_removals += u64::from(result.is_err());
@@ -121,11 +124,15 @@ pub fn free_doomed(shared: &Shared) -> Result<Freed, StorageError> {
 /// anything has failed, which the next call tries again.
 ///
 /// # Errors
-/// That the engine has halted.
+/// That the engine has halted, or was closed.
 pub fn release_free(shared: &Shared) -> Result<bool, StorageError> {
     let pipeline = &shared.pipeline;
     let appended = pipeline.counters.appended_batches.get();
     let is_idle = pipeline.space.appended_before.lock().replace(appended) == Some(appended);
-    let has_failed = pipeline.log.release_free(!is_idle).is_err();
-    pipeline.halted().map_or(Ok(has_failed), Err)
+    let released = shared.while_held(|| pipeline.log.release_free(!is_idle));
+    match (pipeline.halted(), released) {
+        (Some(cause), _) => Err(cause),
+        (None, Err(StorageError::Closed)) => Err(StorageError::Closed),
+        (None, released) => Ok(released.is_err()),
+    }
 }

@@ -208,6 +208,22 @@ impl Shared {
         drop(self.pipeline.apply.lock());
     }
 
+    /// Runs what removes or renames files, which lasts as long as the directories are held: who
+    /// closes the engine waits for it.
+    ///
+    /// # Errors
+    /// What it says; [`StorageError::Closed`], and it does not run, once they were let go.
+    pub fn while_held<T>(
+        &self,
+        work: impl FnOnce() -> Result<T, StorageError>,
+    ) -> Result<T, StorageError> {
+        let locks = self.locks.lock();
+        if locks.is_empty() {
+            return Err(StorageError::Closed);
+        }
+        work()
+    }
+
     /// Closes the store and lets go of the directories. The queue is closed before.
     ///
     /// # Errors
