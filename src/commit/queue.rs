@@ -93,7 +93,8 @@ impl Drop for Queued {
 }
 
 const UNANSWERED: &str = "a change is there until it is answered, and its holder with it";
-const PANICKED: &str = "a thread panicked while it was committing";
+/// The cause of a halt by a panic.
+pub(super) const PANICKED: &str = "a thread panicked while it was committing";
 
 /// How far a commit is, for the caller that blocks on it.
 #[derive(Default)]

@@ -7,8 +7,9 @@ use std::collections::VecDeque;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::queue::Queued;
+use super::queue::{PANICKED, Queued};
 use super::{Effects, Outcome};
+use crate::error::StorageError;
 use crate::types::CommitSequence;
 
 #[derive(Default)]
@@ -81,6 +82,7 @@ impl SyncStage {
     }
 
     fn sync_and_answer(&self, effects: &impl Effects, through: CommitSequence) {
+        let _leader = Leader { stage: self, effects };
         match effects.sync(through) {
             Ok(()) => {
                 let synced = effects.synced();
@@ -111,6 +113,22 @@ impl SyncStage {
             drop(waiting);
             let outcome = outcome(&commit);
             commit.queued.answer(outcome);
+        }
+    }
+}
+
+/// Leading a sync; where a panic passes through, nobody is left waiting for it.
+struct Leader<'a, E: Effects> {
+    stage: &'a SyncStage,
+    effects: &'a E,
+}
+
+impl<E: Effects> Drop for Leader<'_, E> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let cause = StorageError::store("commit", PANICKED);
+            self.effects.halt(&cause);
+            self.stage.answer_while(|_| true, |_| Outcome::Unknown(cause.clone()));
         }
     }
 }

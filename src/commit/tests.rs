@@ -32,6 +32,7 @@ struct World {
     fails_to_write: Mutex<Option<AppendFailure>>,
     fails_to_apply: AtomicBool,
     fails_to_sync: AtomicBool,
+    panics_in_sync: AtomicBool,
 }
 
 impl Effects for World {
@@ -82,6 +83,7 @@ impl Effects for World {
     }
 
     fn sync(&self, through: CommitSequence) -> Result<(), StorageError> {
+        assert!(!self.panics_in_sync.load(Ordering::SeqCst), "it panics, as this test wants");
         if self.fails_to_sync.load(Ordering::SeqCst) {
             return Err(StorageError::store("sync", "it is told to fail"));
         }

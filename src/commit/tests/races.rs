@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread;
 
 use super::{Step, World, queue, submit, taken};
@@ -71,6 +72,32 @@ fn a_panic_of_the_committer_halts_and_leaves_nobody_waiting() {
         for answer in [before, "behind unknown", "late not written"] {
             assert!(events.iter().any(|event| event == answer), "{step}: {events:?}");
         }
+    }
+}
+
+#[test]
+fn a_panic_of_whoever_syncs_halts_and_leaves_nobody_waiting() {
+    for by_thread in [true, false] {
+        let (world, queue) = queue();
+        world.panics_in_sync.store(true, Ordering::SeqCst);
+        thread::scope(|scope| {
+            let syncing = scope.spawn(|| catch_unwind(AssertUnwindSafe(|| queue.run_syncer())));
+            assert!(submit(&queue, synced(&world, "first")));
+            assert!(submit(&queue, Step::new(&world, "buffered")));
+            if by_thread {
+                scope.spawn(|| catch_unwind(AssertUnwindSafe(|| queue.run_committer())));
+            } else {
+                let leader = Box::new(synced(&world, "leader"));
+                assert!(catch_unwind(AssertUnwindSafe(|| queue.commit(leader).is_ok())).is_err());
+            }
+            spin_until(|| world.events.lock().iter().any(|event| event == "first unknown"));
+            queue.close(None);
+            assert_eq!(syncing.join().expect("it catches the panic").is_err(), by_thread);
+        });
+        assert!(world.halted().is_some());
+        let events = taken(&world.events);
+        assert!(events.iter().any(|event| event == "buffered committed 2"), "{events:?}");
+        assert!(by_thread || events.iter().any(|event| event == "leader unknown"), "{events:?}");
     }
 }
 
