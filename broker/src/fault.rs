@@ -4,6 +4,8 @@ use std::error::Error;
 
 use kafka_protocol::error::ResponseError;
 
+use crate::wire::text::cut;
+
 /// Why a request, or a part of it, was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
@@ -15,10 +17,15 @@ pub struct Fault {
     pub records: Vec<(i32, String)>,
 }
 
+/// The longest message that a client is told: the name or the value to blame may be far longer, and
+/// many partitions may be told the same.
+const MAX_MESSAGE_BYTES: usize = 1024;
+
 impl Fault {
-    /// A fault with this code.
+    /// A fault with this code. Of a very long message the end is left out.
     pub fn new(error: ResponseError, message: impl Into<String>) -> Self {
-        Self { code: error.code(), message: message.into(), records: Vec::new() }
+        let message = cut(message.into(), MAX_MESSAGE_BYTES);
+        Self { code: error.code(), message, records: Vec::new() }
     }
 
     /// The topic may not be touched by this user, and is not even said to exist.

@@ -21,37 +21,8 @@ use kafka_protocol::messages::*;
 use kafka_protocol::protocol::StrBytes;
 use tidelog::Record;
 use tidelog::clock::{Clock, SystemClock};
+use tidelog_broker::api::SERVED;
 use tidelog_broker::wire::shapes;
-
-/// The requests that random bodies are made for.
-const APIS: &[ApiKey] = &[
-    ApiKey::Produce,
-    ApiKey::Fetch,
-    ApiKey::ListOffsets,
-    ApiKey::Metadata,
-    ApiKey::OffsetCommit,
-    ApiKey::OffsetFetch,
-    ApiKey::FindCoordinator,
-    ApiKey::JoinGroup,
-    ApiKey::SyncGroup,
-    ApiKey::Heartbeat,
-    ApiKey::LeaveGroup,
-    ApiKey::DescribeGroups,
-    ApiKey::ListGroups,
-    ApiKey::DeleteGroups,
-    ApiKey::OffsetDelete,
-    ApiKey::SaslHandshake,
-    ApiKey::SaslAuthenticate,
-    ApiKey::ApiVersions,
-    ApiKey::CreateTopics,
-    ApiKey::DeleteTopics,
-    ApiKey::OffsetForLeaderEpoch,
-    ApiKey::DescribeConfigs,
-    ApiKey::AlterConfigs,
-    ApiKey::CreatePartitions,
-    ApiKey::IncrementalAlterConfigs,
-    ApiKey::DescribeCluster,
-];
 
 /// How long an attacker listens for answers to what it sent.
 const LISTENS: Duration = Duration::from_millis(500);
@@ -124,7 +95,7 @@ fn below(dice: &mut Dice, sides: usize) -> usize {
 /// A legal head, and a body that is legal by its shape: of any request, in a version that may be
 /// unknown.
 fn random_request(dice: &mut Dice) -> Vec<u8> {
-    let api = APIS[below(dice, APIS.len())];
+    let api = SERVED[below(dice, SERVED.len())].key;
     let range = api.valid_versions();
     let version = range.min + dice.roll(u64::from(range.max.abs_diff(range.min)) + 2) as i16;
     let body = shapes::of(api).expect("the request is served");

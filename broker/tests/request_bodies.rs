@@ -118,3 +118,21 @@ fn as_many_elements_as_the_limit_pass_and_one_more_does_not() {
     let one_more = request(MAX_ELEMENTS + 1);
     assert_eq!(shape::check(metadata, 1, &one_more), Err(Malformed::Elements));
 }
+
+#[test]
+fn the_longest_text_passes_and_one_byte_more_does_not_in_every_version() {
+    let find = shapes::of(ApiKey::FindCoordinator).unwrap();
+    let request = |bytes: u32| {
+        // One more than the length, as a varint.
+        let (length, mut out) = (bytes + 1, Vec::new());
+        out.extend([length as u8 | 0x80, (length >> 7) as u8 | 0x80, (length >> 14) as u8]);
+        out.extend(vec![b'x'; bytes as usize]);
+        // The type of the key, and no tags.
+        out.extend([0, 0]);
+        out
+    };
+    assert_eq!(shape::check(find, 3, &request(32_767)), Ok(()));
+    assert_eq!(shape::check(find, 3, &request(32_768)), Err(Malformed::Text));
+    let longest = [&[0x7f, 0xff][..], &[b'x'; 32_767]].concat();
+    assert_eq!(shape::check(find, 0, &longest), Ok(()));
+}

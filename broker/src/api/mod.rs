@@ -56,6 +56,7 @@ use crate::wire::budget::Held;
 use crate::wire::head::{self, Start};
 use crate::wire::shape::{self, Malformed};
 use crate::wire::shapes;
+use crate::wire::text::{MAX_TEXT_BYTES, cut};
 
 /// An API that is served.
 #[derive(Debug, Clone, Copy)]
@@ -405,7 +406,7 @@ fn encode<T: Encodable + HeaderVersion>(start: Start, response: &T) -> Bytes {
     bytes.freeze()
 }
 
-/// A string of an answer.
+/// A string of an answer; no version can say one that is longer than texts may be.
 fn text(text: impl Into<String>) -> StrBytes {
-    StrBytes::from_string(text.into())
+    StrBytes::from_string(cut(text.into(), MAX_TEXT_BYTES))
 }

@@ -226,13 +226,11 @@ impl Checks<'_> {
         for at in 0..count {
             let Err(fault) = self.part(&topics, at, &mut append) else { continue };
             let culprit = self.parts.name(at);
-            let others = Fault {
-                code: fault.code,
-                message: format!("refused with {culprit}, where {}", fault.message),
-                records: Vec::new(),
-            };
+            let message = format!("refused with {culprit}, where {}", fault.message);
+            let others = Fault { code: fault.code, message, records: Vec::new() };
             let mut faults = vec![others; count];
-            faults[at] = Fault { message: format!("{culprit}: {}", fault.message), ..fault };
+            let message = format!("{culprit}: {}", fault.message);
+            faults[at] = Fault { message, ..fault };
             return Checked::none(faults);
         }
         let appends = if count == 0 { Vec::new() } else { vec![append] };

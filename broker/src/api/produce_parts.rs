@@ -5,9 +5,11 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use kafka_protocol::messages::{ProduceRequest, TopicName};
+use tidelog::types::MAX_TOPIC_NAME_BYTES;
 use uuid::Uuid;
 
 use crate::profile::batch_bits;
+use crate::wire::text::cut;
 
 /// The first version that names topics by id.
 const BY_ID: i16 = 13;
@@ -45,12 +47,13 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// How a message names a part.
+    /// How a message names a part; no topic has a name so long that its end is left out.
     pub(super) fn name(&self, at: usize) -> String {
         let part = &self.list[at];
         let topic = &self.topics[part.topic];
         if topic.id.is_nil() {
-            format!("{}-{}", topic.name.as_str(), part.index)
+            let name = cut(topic.name.as_str().to_owned(), MAX_TOPIC_NAME_BYTES);
+            format!("{name}-{}", part.index)
         } else {
             let id = tidelog::types::TopicId::from_bytes(topic.id.into_bytes());
             format!("{id}-{}", part.index)

@@ -23,6 +23,7 @@ use super::registry::Registry;
 use super::requests::Leaving;
 use super::settings::Settings;
 use super::sync::Sync;
+use crate::wire::text::{MAX_TEXT_BYTES, cut};
 
 /// An answer that comes when the group is ready.
 pub type Waiting = oneshot::Receiver<Answer>;
@@ -90,12 +91,13 @@ impl Coordinator {
         }
     }
 
-    /// A new member id for whoever calls itself so.
+    /// A new member id for whoever calls itself so; of a very long name the end is left out.
     #[must_use]
     pub fn new_member_id(&self, name: &str) -> String {
         let mut bytes = [0; 16];
         self.random.fill(&mut bytes).expect("the system gives random bytes");
-        format!("{name}-{}", Builder::from_custom_bytes(bytes).into_uuid())
+        let id = format!("-{}", Builder::from_custom_bytes(bytes).into_uuid());
+        cut(name.to_owned(), MAX_TEXT_BYTES - id.len()) + &id
     }
 
     /// Somebody wants to join a group, which is made if it is not there.

@@ -9,6 +9,7 @@
 use bytes::{Buf, Bytes};
 
 use super::shape::{Malformed, skip_tags};
+use super::text::{MAX_TEXT_BYTES, cut};
 
 /// The first eight bytes, which are the same for every API and version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +37,8 @@ pub fn take_start(frame: &mut Bytes) -> Result<Start, Malformed> {
     })
 }
 
-/// Takes the rest of the head, and returns the client id.
+/// Takes the rest of the head, and returns the client id. Bytes that are no UTF-8 become longer, so
+/// that its end may be left out.
 ///
 /// # Errors
 /// [`Malformed`] where the head ends too early or a length cannot be.
@@ -51,7 +53,8 @@ pub fn take_client_id(frame: &mut Bytes, flexible: bool) -> Result<Option<String
             if frame.len() < length {
                 return Err(Malformed::Short);
             }
-            Some(String::from_utf8_lossy(&frame.split_to(length)).into_owned())
+            let text = String::from_utf8_lossy(&frame.split_to(length)).into_owned();
+            Some(cut(text, MAX_TEXT_BYTES))
         }
     };
     if flexible {

@@ -6,3 +6,4 @@ pub mod frame;
 pub mod head;
 pub mod shape;
 pub mod shapes;
+pub mod text;

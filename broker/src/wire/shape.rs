@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use super::text::MAX_TEXT_BYTES;
+
 /// The most array elements and tagged fields in one request, over all its arrays: room for every
 /// partition of a large broker, and a bound of some ten MiB for what a decoded request costs.
 pub const MAX_ELEMENTS: usize = 262_144;
@@ -76,6 +78,8 @@ pub enum Malformed {
     Short,
     /// A length that cannot be: negative, or null where null is not allowed.
     Length,
+    /// A text longer than [`MAX_TEXT_BYTES`], which a varint can claim.
+    Text,
     /// A varint of more than 32 bits.
     Varint,
     /// More array elements than [`MAX_ELEMENTS`].
@@ -144,6 +148,9 @@ impl Walk<'_> {
             Shape::Fixed(length) => self.skip(length),
             Shape::Text(nullable) => {
                 let length = self.length(2, nullable)?;
+                if length > MAX_TEXT_BYTES {
+                    return Err(Malformed::Text);
+                }
                 self.skip(length)
             }
             Shape::Blob(nullable) => {
@@ -254,6 +261,9 @@ impl fmt::Display for Malformed {
         match self {
             Self::Short => f.write_str("a request ends too early"),
             Self::Length => f.write_str("a length in a request is negative"),
+            Self::Text => {
+                write!(f, "a text in a request is too long: limit={MAX_TEXT_BYTES}")
+            }
             Self::Varint => f.write_str("a varint in a request has more than 32 bits"),
             Self::Elements => {
                 write!(f, "a request has too many array elements: limit={MAX_ELEMENTS}")
