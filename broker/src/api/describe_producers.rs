@@ -2,6 +2,7 @@
 //! twice is answered once: it may know very many.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use kafka_protocol::messages::describe_producers_response::{
     PartitionResponse, ProducerState, TopicResponse,
@@ -9,13 +10,22 @@ use kafka_protocol::messages::describe_producers_response::{
 use kafka_protocol::messages::{DescribeProducersRequest, DescribeProducersResponse, ProducerId};
 
 use super::text;
-use crate::context::{Context, Session};
+use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
 use crate::security::Action;
 
 pub(super) const VERSIONS: (i16, i16) = (0, 0);
 
-pub(super) fn answer(
+pub(super) async fn answer(
+    context: &Arc<Context>,
+    session: &Session,
+    request: DescribeProducersRequest,
+) -> DescribeProducersResponse {
+    let session = session.clone();
+    off_the_loop(context, move |context| describe(context, &session, &request)).await
+}
+
+fn describe(
     context: &Context,
     session: &Session,
     request: &DescribeProducersRequest,

@@ -2,6 +2,7 @@
 //! answered once: its transaction may have very many partitions.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::describe_transactions_response::{TopicData, TransactionState};
@@ -12,13 +13,22 @@ use kafka_protocol::messages::{
 
 use super::text;
 use super::transactions::allowed;
-use crate::context::{Context, Session};
+use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
 use crate::security::Action;
 
 pub(super) const VERSIONS: (i16, i16) = (0, 0);
 
-pub(super) fn answer(
+pub(super) async fn answer(
+    context: &Arc<Context>,
+    session: &Session,
+    request: DescribeTransactionsRequest,
+) -> DescribeTransactionsResponse {
+    let session = session.clone();
+    off_the_loop(context, move |context| describe(context, &session, &request)).await
+}
+
+fn describe(
     context: &Context,
     session: &Session,
     request: &DescribeTransactionsRequest,

@@ -1,6 +1,7 @@
 //! JoinGroup, versions 0 to 9: answered when the next generation begins. From 4 on a member
 //! without id is given one to come back with (MEMBER_ID_REQUIRED); a static member joins at once.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -64,16 +65,14 @@ fn checked(
     } else {
         session
     };
-    let mut protocols: Vec<Protocol> = Vec::new();
-    for protocol in &request.protocols {
-        // Of one name twice the first is what the member prefers.
-        if protocols.iter().all(|known| known.name != protocol.name.as_str()) {
-            protocols.push(Protocol {
-                name: protocol.name.as_str().to_owned(),
-                metadata: Bytes::copy_from_slice(&protocol.metadata),
-            });
-        }
-    }
+    // Of one name twice the first is what the member prefers.
+    let mut known = HashSet::new();
+    let protocols = request.protocols.iter().filter(|protocol| known.insert(&protocol.name));
+    let protocols = protocols.map(|protocol| Protocol {
+        name: protocol.name.as_str().to_owned(),
+        metadata: Bytes::copy_from_slice(&protocol.metadata),
+    });
+    let protocols = protocols.collect();
     let instance = optional(request.group_instance_id.as_ref());
     Ok(Join {
         member_id: request.member_id.as_str().to_owned(),

@@ -3,16 +3,21 @@
 
 use std::sync::Arc;
 
+use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::list_groups_response::ListedGroup;
 use kafka_protocol::messages::{GroupId, ListGroupsRequest, ListGroupsResponse};
 use kafka_protocol::protocol::StrBytes;
 
 use super::text;
 use crate::context::{Context, off_the_loop};
+use crate::groups::State;
 
 pub(super) const VERSIONS: (i16, i16) = (0, 5);
 /// What every group here is.
 const TYPE: &str = "classic";
+/// Where a group can be in its life.
+const STATES: [State; 4] =
+    [State::Empty, State::PreparingRebalance, State::CompletingRebalance, State::Stable];
 
 pub(super) async fn answer(
     context: &Arc<Context>,
@@ -22,19 +27,27 @@ pub(super) async fn answer(
     if !passes(&request.types_filter, TYPE) {
         return response;
     }
-    let listed = match off_the_loop(context, |context| context.groups.list()).await {
-        Ok(listed) => listed,
-        Err(error) => return response.with_error_code(error.code()),
-    };
-    let groups = listed.into_iter().map(|(name, state, protocol_type)| {
+    let work = move |context: &Context| list(context, &request.states_filter);
+    match off_the_loop(context, work).await {
+        Ok(groups) => response.with_groups(groups),
+        Err(error) => response.with_error_code(error.code()),
+    }
+}
+
+fn list(context: &Context, states: &[StrBytes]) -> Result<Vec<ListedGroup>, ResponseError> {
+    // Groups may be many, and so may the words of the filter: there are few states.
+    let states: Vec<State> =
+        STATES.into_iter().filter(|state| passes(states, &state.to_string())).collect();
+    let listed = context.groups.list()?.into_iter();
+    let groups = listed.filter(|(_, state, _)| states.contains(state));
+    let groups = groups.map(|(name, state, protocol_type)| {
         ListedGroup::default()
             .with_group_id(GroupId(text(name)))
             .with_protocol_type(text(protocol_type))
             .with_group_state(text(state.to_string()))
             .with_group_type(text(TYPE))
     });
-    let groups = groups.filter(|group| passes(&request.states_filter, &group.group_state));
-    response.with_groups(groups.collect())
+    Ok(groups.collect())
 }
 
 /// Whether a filter lets this through; without words it lets everything through.

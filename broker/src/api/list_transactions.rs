@@ -1,16 +1,20 @@
 //! ListTransactions, versions 0 to 2: transactional ids by state, by producer id, by how long their
 //! transaction is open (from 1) and by a pattern of their names (from 2).
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::list_transactions_response::TransactionState;
 use kafka_protocol::messages::{
     ListTransactionsRequest, ListTransactionsResponse, ProducerId, TransactionalId,
 };
+use kafka_protocol::protocol::StrBytes;
 use regex::{Regex, RegexBuilder};
 use tidelog::ProducerTransactionDescription;
 
 use super::text;
-use crate::context::{Context, Session};
+use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
 
 pub(super) const VERSIONS: (i16, i16) = (0, 2);
@@ -32,7 +36,18 @@ const STATES: [&str; 8] = [
     "PrepareEpochFence",
 ];
 
-pub(super) fn answer(
+pub(super) async fn answer(
+    context: &Arc<Context>,
+    session: &Session,
+    version: i16,
+    request: ListTransactionsRequest,
+) -> ListTransactionsResponse {
+    let session = session.clone();
+    let work = move |context: &Context| list(context, &session, version, &request);
+    off_the_loop(context, work).await
+}
+
+fn list(
     context: &Context,
     session: &Session,
     version: i16,
@@ -44,14 +59,15 @@ pub(super) fn answer(
         Err(fault) => return response.with_error_code(fault.code),
     };
     let now = context.clock.now_ms();
+    // Transactional ids may be many, and so may what is asked for.
+    let states: HashSet<&str> = request.state_filters.iter().map(StrBytes::as_str).collect();
+    let producers: HashSet<ProducerId> = request.producer_id_filters.iter().copied().collect();
     let wanted = |held: &ProducerTransactionDescription| {
         let id = held.transactional_id.as_str();
-        let states = &request.state_filters;
-        let producers = &request.producer_id_filters;
         let is_young = version >= WITH_DURATION
             && request.duration_filter >= 0
             && now.saturating_sub(held.started_at) <= request.duration_filter;
-        (states.is_empty() || states.iter().any(|state| state.as_str() == held.state.name()))
+        (states.is_empty() || states.contains(held.state.name()))
             && (producers.is_empty() || producers.contains(&ProducerId(held.producer.producer_id)))
             && !is_young
             && pattern.as_ref().is_none_or(|pattern| pattern.is_match(id))

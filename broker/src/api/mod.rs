@@ -360,13 +360,13 @@ async fn dispatch_transactional(
             reply(start, &txn_offset_commit::answer(cx, session, version, read(start, body)?).await)
         }
         ApiKey::DescribeProducers => {
-            reply(start, &describe_producers::answer(cx, session, &read(start, body)?))
+            reply(start, &describe_producers::answer(cx, session, read(start, body)?).await)
         }
         ApiKey::DescribeTransactions => {
-            reply(start, &describe_transactions::answer(cx, session, &read(start, body)?))
+            reply(start, &describe_transactions::answer(cx, session, read(start, body)?).await)
         }
         ApiKey::ListTransactions => {
-            reply(start, &list_transactions::answer(cx, session, version, &read(start, body)?))
+            reply(start, &list_transactions::answer(cx, session, version, read(start, body)?).await)
         }
         _ => return Err(Closing::NotServed(start)),
     })

@@ -18,6 +18,7 @@ use uuid::Builder;
 
 use super::group::{Answer, Effects, Group, Ticket};
 use super::join::Join;
+use super::member::PROTOCOL_BYTES;
 use super::offsets::{Committer, OFFSET_LOCKS};
 use super::registry::Registry;
 use super::requests::Leaving;
@@ -114,7 +115,7 @@ impl Coordinator {
             refuse(ResponseError::InvalidRequest);
             return waiting;
         }
-        if !self.has_memory_for(said) {
+        if !self.has_memory_for(said + PROTOCOL_BYTES * join.protocols.len()) {
             refuse(ResponseError::CoordinatorNotAvailable);
             return waiting;
         }

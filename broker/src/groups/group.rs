@@ -333,6 +333,13 @@ impl Group {
         }
     }
 
+    /// Notes what the members read.
+    pub(super) fn subscribe(&mut self, subscribed: Subscribed) {
+        self.bytes -= self.subscribed.bytes();
+        self.bytes += subscribed.bytes();
+        self.subscribed = subscribed;
+    }
+
     /// Assigns partitions to a member.
     pub(super) fn assign(&mut self, id: &str, assignment: bytes::Bytes) {
         let Some(member) = self.members.get_mut(id) else { return };

@@ -56,11 +56,14 @@ pub(super) struct Member {
 
 /// What a member costs in memory beside its texts and bytes, about.
 const COST_BYTES: usize = 512;
+/// What a protocol costs beside its name and metadata, about; the group counts those that have it.
+pub(super) const PROTOCOL_BYTES: usize = 160;
 
 impl Member {
     /// What it costs in memory, about.
     pub(super) fn bytes(&self) -> usize {
-        let protocols = self.protocols.iter().map(|one| 64 + one.name.len() + one.metadata.len());
+        let protocols =
+            self.protocols.iter().map(|one| PROTOCOL_BYTES + one.name.len() + one.metadata.len());
         COST_BYTES
             + 2 * self.id.len()
             + 2 * self.instance.as_ref().map_or(0, String::len)

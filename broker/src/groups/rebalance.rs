@@ -174,12 +174,12 @@ impl Group {
         if self.members.is_empty() {
             self.state = State::Empty;
             self.protocol = None;
-            self.subscribed = Subscribed::Topics(Vec::new());
+            self.subscribe(Subscribed::Topics(Vec::new()));
             return;
         }
         self.state = State::CompletingRebalance;
         self.protocol = self.choose_protocol();
-        self.subscribed = self.read_subscriptions();
+        self.read_subscriptions();
         for id in self.members.keys().cloned().collect::<Vec<_>>() {
             let joined = self.joined(&id);
             self.answer_join(&id, Ok(joined), effects);

@@ -4,17 +4,25 @@
 //! version i16 | topics: count i32, each length i16, bytes | user data: length i32, bytes | ...
 //! ```
 
+use std::collections::BTreeSet;
+
 use bytes::Buf;
 
 use super::group::Group;
 
 /// What the members of consumers' groups are.
 const CONSUMER: &str = "consumer";
+/// The most names of topics that are looked at, over all members: as many as a generation can be
+/// held up for, with the other groups behind it.
+const MAX_NAMES: usize = 1 << 20;
+/// What a name costs in memory beside its bytes, about.
+const NAME_BYTES: usize = 64;
 
 /// What a group reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subscribed {
-    /// It cannot be known: a subscription that cannot be read, or no generation yet.
+    /// It is not known: a subscription that cannot be read, more names than are looked at, or no
+    /// generation yet.
     Unknown,
     /// These topics, in order.
     Topics(Vec<String>),
@@ -44,36 +52,53 @@ impl Group {
         }
     }
 
-    pub(super) fn read_subscriptions(&self) -> Subscribed {
-        let Some(protocol) = self.protocol.as_deref().filter(|_| self.is_of_consumers()) else {
-            return Subscribed::Unknown;
-        };
-        let mut topics = Vec::new();
+    /// Finds out what the members of a new generation read.
+    pub(super) fn read_subscriptions(&mut self) {
+        let topics = self.topics_of_members();
+        self.subscribe(topics.map_or(Subscribed::Unknown, |topics| {
+            Subscribed::Topics(topics.into_iter().collect())
+        }));
+    }
+
+    fn topics_of_members(&self) -> Option<BTreeSet<String>> {
+        let protocol = self.protocol.as_deref().filter(|_| self.is_of_consumers())?;
+        let mut topics = BTreeSet::new();
+        let mut left = MAX_NAMES;
         for member in self.members.values() {
-            let Some(read) = read(&member.metadata(protocol)) else { return Subscribed::Unknown };
-            topics.extend(read);
+            read(&member.metadata(protocol), &mut left, &mut topics)?;
         }
-        topics.sort_unstable();
-        topics.dedup();
-        Subscribed::Topics(topics)
+        Some(topics)
     }
 }
 
-/// The topics of a subscription. Versions above those known begin like those known.
-fn read(mut bytes: &[u8]) -> Option<Vec<String>> {
+impl Subscribed {
+    /// What it costs in memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Unknown => 0,
+            Self::Topics(topics) => topics.iter().map(|topic| NAME_BYTES + topic.len()).sum(),
+        }
+    }
+}
+
+/// Reads the topics of a subscription, if there are not more than are left. Versions above those
+/// known begin like those known.
+fn read(mut bytes: &[u8], left: &mut usize, topics: &mut BTreeSet<String>) -> Option<()> {
     let version = bytes.try_get_i16().ok()?;
     if version < 0 {
         return None;
     }
     let count = usize::try_from(bytes.try_get_i32().ok()?).ok()?;
-    let mut topics = Vec::new();
+    *left = left.checked_sub(count)?;
     for _ in 0..count {
         let length = usize::try_from(bytes.try_get_i16().ok()?).ok()?;
-        let name = bytes.get(..length)?;
-        topics.push(std::str::from_utf8(name).ok()?.to_owned());
+        let name = std::str::from_utf8(bytes.get(..length)?).ok()?;
+        if !topics.contains(name) {
+            topics.insert(name.to_owned());
+        }
         bytes.advance(length);
     }
-    Some(topics)
+    Some(())
 }
 
 #[cfg(test)]
@@ -89,25 +114,32 @@ mod tests {
         bytes
     }
 
+    fn read_all(bytes: &[u8]) -> Option<Vec<String>> {
+        let mut topics = BTreeSet::new();
+        read(bytes, &mut 2, &mut topics).map(|()| topics.into_iter().collect())
+    }
+
     #[test]
     fn the_topics_of_a_subscription_are_read_whatever_stands_behind_them() {
         let mut bytes = subscription(&["a", "orders"]);
         let want = Some(vec!["a".to_owned(), "orders".to_owned()]);
-        assert_eq!(read(&bytes), want);
+        assert_eq!(read_all(&bytes), want);
         bytes.extend([0xff; 9]);
-        assert_eq!(read(&bytes), want);
-        assert_eq!(read(&subscription(&[])), Some(Vec::new()));
+        assert_eq!(read_all(&bytes), want);
+        assert_eq!(read_all(&subscription(&[])), Some(Vec::new()));
+        assert_eq!(read_all(&subscription(&["b", "b"])), Some(vec!["b".to_owned()]));
+        assert_eq!(read_all(&subscription(&["b", "b", "b"])), None, "more than are left");
     }
 
     #[test]
     fn a_subscription_cut_at_any_byte_cannot_be_read() {
         let bytes = subscription(&["a", "orders"]);
         for cut in 0..bytes.len() {
-            assert_eq!(read(&bytes[..cut]), None, "cut={cut}");
+            assert_eq!(read_all(&bytes[..cut]), None, "cut={cut}");
         }
-        assert_eq!(read(&[0xff, 0xff, 0, 0, 0, 0]), None);
-        assert_eq!(read(&[0, 1, 0xff, 0xff, 0xff, 0xff]), None);
-        assert_eq!(read(&[0, 1, 0x7f, 0xff, 0xff, 0xff]), None);
-        assert_eq!(read(&[0, 1, 0, 0, 0, 1, 0, 1, 0xff]), None);
+        assert_eq!(read_all(&[0xff, 0xff, 0, 0, 0, 0]), None);
+        assert_eq!(read_all(&[0, 1, 0xff, 0xff, 0xff, 0xff]), None);
+        assert_eq!(read_all(&[0, 1, 0x7f, 0xff, 0xff, 0xff]), None);
+        assert_eq!(read_all(&[0, 1, 0, 0, 0, 1, 0, 1, 0xff]), None);
     }
 }

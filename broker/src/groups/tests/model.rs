@@ -230,7 +230,7 @@ impl World {
         assert!(group.owing_sync.iter().all(|id| group.members.contains_key(id)));
         let members: usize = group.members.values().map(|member| member.bytes()).sum();
         let pending: usize = group.pending.keys().map(|id| 160 + id.len()).sum();
-        assert_eq!(group.bytes(), 512 + members + pending);
+        assert_eq!(group.bytes(), 512 + members + pending + group.subscribed().bytes());
         let deadlines = group.members.values().filter_map(|member| member.expires);
         let deadlines = deadlines
             .chain(group.pending.values().copied())
