@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidelog::clock::Clock;
 use tidelog::types::TopicId;
 use tidelog::{Engine, Topic};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinError;
 
 use crate::fault::Fault;
@@ -18,6 +18,9 @@ use crate::wire::budget::MemoryBudget;
 
 /// The id of the only node.
 pub const NODE_ID: i32 = 1;
+
+/// Answers that list all there is, and are made at the same time.
+pub const LISTS_AT_A_TIME: usize = 4;
 
 /// How this broker is called by clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,6 +92,8 @@ pub struct Context {
     pub limits: Limits,
     /// The memory of requests and answers.
     pub budget: MemoryBudget,
+    /// Turns to make an answer that may be very long.
+    pub lists: Semaphore,
     /// Figures for `/metrics`.
     pub metrics: Metrics,
     /// For figures only.

@@ -1,13 +1,23 @@
-//! What one client can take of the time and the memory of all: requests that are as long as they may
-//! be, and answers that are longer than their questions.
+//! What one client can take of the time and the memory of all: requests that are as long as they
+//! may be, and answers that are longer than their questions.
 #![expect(clippy::unwrap_used, reason = "a test ends by it")]
 
 mod common;
 
-use common::{TestBroker, config};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::client::{batch, produce};
+use common::{Client, TestBroker, config};
+use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::*;
-use kafka_protocol::protocol::StrBytes;
+use kafka_protocol::protocol::{Request, StrBytes};
+use tidelog_broker::api::{self, Closing, Peer, Reply};
+use tidelog_broker::context::Session;
+use tidelog_broker::security::sasl::SaslState;
+use tokio::sync::Notify;
 
 /// As many elements as nearly fill a request.
 const MANY: u32 = 250_000;
@@ -25,7 +35,7 @@ fn short(number: u32) -> StrBytes {
 #[test]
 fn a_member_that_knows_very_many_protocols_joins_soon() {
     let mut config = config();
-    config.limits.groups.initial_delay = std::time::Duration::ZERO;
+    config.limits.groups.initial_delay = Duration::ZERO;
     let broker = TestBroker::start(config);
     let protocols = (0..MANY).map(|at| JoinGroupRequestProtocol::default().with_name(short(at)));
     let mut protocols: Vec<_> = protocols.collect();
@@ -50,4 +60,91 @@ fn a_filter_of_very_many_words_goes_through_very_many_groups_soon() {
     let words = (0..MANY).map(short).chain([text("eMPTY")]).collect();
     let request = ListGroupsRequest::default().with_states_filter(words);
     assert_eq!(broker.client().ask(4, &request).groups.len(), 100_000);
+}
+
+#[test]
+fn what_is_asked_for_very_often_is_told_once() {
+    let broker = TestBroker::new();
+    broker.topic("t", 1);
+    broker.context.groups.touch("g");
+    let mut client = broker.client();
+    let resource = DescribeConfigsResource::default()
+        .with_resource_type(2)
+        .with_resource_name(text("t"))
+        .with_configuration_keys(None);
+    let mut resources = vec![resource.clone(); MANY as usize];
+    resources.push(resource.with_resource_name(text("none")));
+    let request = DescribeConfigsRequest::default().with_resources(resources);
+    let described = client.ask(4, &request.with_include_documentation(true));
+    let codes: Vec<_> = described.results.iter().map(|result| result.error_code).collect();
+    assert_eq!(codes, [0, 3]);
+    let groups = vec![GroupId(text("g")); MANY as usize];
+    let described = client.ask(5, &DescribeGroupsRequest::default().with_groups(groups));
+    assert_eq!(described.groups.len(), 1);
+}
+
+/// What becomes of a request of somebody who has connected.
+fn answered<R: Request>(broker: &TestBroker, version: i16, request: &R) -> Reply {
+    let mut client = Client::over(Box::new(std::io::Cursor::new(Vec::new())));
+    let (_, frame) = client.frame(version, request);
+    let mut peer = Peer {
+        session: Session::default(),
+        sasl: SaslState::Off,
+        gone: Arc::new(Notify::new()),
+        host: "/127.0.0.1".to_owned(),
+        client_id: String::new(),
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(api::answer(&broker.context, &mut peer, frame.slice(4..)))
+}
+
+/// Requests that are answered with more than they are, each with its version.
+fn greedy(count: u32, mut each: impl FnMut(&'static str, Reply), broker: &TestBroker) {
+    let keys = (0..count).map(short).collect();
+    let request = FindCoordinatorRequest::default().with_coordinator_keys(keys);
+    each("FindCoordinator", answered(broker, 6, &request));
+    let topics =
+        (0..count).map(|at| MetadataRequestTopic::default().with_name(Some(TopicName(short(at)))));
+    let request = MetadataRequest::default().with_topics(Some(topics.collect()));
+    each("Metadata", answered(broker, 12, &request));
+    let groups = (0..count).map(|at| GroupId(short(at))).collect();
+    let request = DescribeGroupsRequest::default().with_groups(groups);
+    each("DescribeGroups", answered(broker, 6, &request));
+    let parts: Vec<_> = (0..count.cast_signed()).map(|at| (at, batch("x"))).collect();
+    each("Produce", answered(broker, 9, &produce(1, &[("none", &parts)])));
+}
+
+#[test]
+fn an_answer_holds_memory_until_it_is_sent() {
+    let broker = TestBroker::new();
+    let (budget, total) = (&broker.context.budget, broker.context.budget.free_bytes());
+    let each = |api, reply| {
+        let Reply::Answer(answer) = reply else { panic!("{api}: {reply:?}") };
+        let bytes = answer.bytes.len();
+        assert!(bytes > 64 * 1024, "{api}: bytes={bytes}");
+        assert_eq!(answer.held.bytes(), bytes.next_multiple_of(1024), "{api}");
+        assert_eq!(budget.free_bytes(), total - answer.held.bytes(), "{api}");
+        drop(answer);
+        assert_eq!(budget.free_bytes(), total, "{api}");
+    };
+    greedy(20_000, each, &broker);
+}
+
+#[test]
+fn a_long_request_or_answer_that_there_is_no_memory_for_closes_and_short_ones_are_served() {
+    let mut config = config();
+    config.limits.max_memory_bytes = 8 << 20;
+    config.limits.stall = Duration::from_millis(1);
+    let broker = TestBroker::start(config);
+    broker.topic("many", 3000);
+    let all = MetadataRequest::default().with_topics(None);
+    let (all_of_it, _) = broker.context.budget.take_up_to(8 << 20);
+    let is_closed = |reply: Reply| matches!(reply, Reply::Close(Closing::NoMemory(_)));
+    greedy(20_000, |api, reply| assert!(is_closed(reply), "{api}"), &broker);
+    assert!(is_closed(answered(&broker, 12, &all)), "a short question with a long answer");
+    let few = MetadataRequest::default().with_topics(Some(Vec::new()));
+    assert!(matches!(answered(&broker, 12, &few), Reply::Answer(_)));
+    drop(all_of_it);
+    assert!(matches!(answered(&broker, 12, &all), Reply::Answer(_)));
+    assert_eq!(broker.context.budget.free_bytes(), 8 << 20);
 }

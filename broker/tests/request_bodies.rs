@@ -99,7 +99,7 @@ fn an_array_that_claims_more_than_the_frame_has_is_malformed() {
     let metadata = shapes::of(ApiKey::Metadata).unwrap();
     assert_eq!(shape::check(metadata, 1, &[0x7f, 0xff, 0xff, 0xff]), Err(Malformed::Short));
     assert_eq!(shape::check(metadata, 1, &[0xff, 0xff, 0xff, 0xfe]), Err(Malformed::Length));
-    assert_eq!(shape::check(metadata, 1, &[0xff, 0xff, 0xff, 0xff]), Ok(()));
+    assert_eq!(shape::check(metadata, 1, &[0xff, 0xff, 0xff, 0xff]), Ok(0));
     let varint = [0xff, 0xff, 0xff, 0xff, 0x0f];
     assert_eq!(shape::check(metadata, 9, &varint), Err(Malformed::Short));
     let too_long = [0xff, 0xff, 0xff, 0xff, 0x1f];
@@ -114,7 +114,7 @@ fn as_many_elements_as_the_limit_pass_and_one_more_does_not() {
         bytes.extend(vec![0; 2 * count]);
         bytes
     };
-    assert_eq!(shape::check(metadata, 1, &request(MAX_ELEMENTS)), Ok(()));
+    assert_eq!(shape::check(metadata, 1, &request(MAX_ELEMENTS)), Ok(MAX_ELEMENTS));
     let one_more = request(MAX_ELEMENTS + 1);
     assert_eq!(shape::check(metadata, 1, &one_more), Err(Malformed::Elements));
 }
@@ -131,8 +131,8 @@ fn the_longest_text_passes_and_one_byte_more_does_not_in_every_version() {
         out.extend([0, 0]);
         out
     };
-    assert_eq!(shape::check(find, 3, &request(32_767)), Ok(()));
+    assert_eq!(shape::check(find, 3, &request(32_767)), Ok(0));
     assert_eq!(shape::check(find, 3, &request(32_768)), Err(Malformed::Text));
     let longest = [&[0x7f, 0xff][..], &[b'x'; 32_767]].concat();
-    assert_eq!(shape::check(find, 0, &longest), Ok(()));
+    assert_eq!(shape::check(find, 0, &longest), Ok(0));
 }

@@ -1,6 +1,9 @@
 //! DescribeConfigs, versions 1 to 4: the entries of topics, all of them or those whose names are
 //! asked for; unknown names are left out. The broker has no entries of its own. Other types of
-//! resources are INVALID_REQUEST.
+//! resources are INVALID_REQUEST. A resource that is asked for twice is answered once, for the
+//! first of its lists of names: an answer is far longer than its question.
+
+use std::collections::HashSet;
 
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_configs_response::{
@@ -21,7 +24,11 @@ pub(super) fn answer(
     session: &Session,
     request: &DescribeConfigsRequest,
 ) -> DescribeConfigsResponse {
-    let results = request.resources.iter().map(|resource| {
+    let mut seen = HashSet::new();
+    let resources = request.resources.iter();
+    let resources =
+        resources.filter(|resource| seen.insert((resource.resource_type, &resource.resource_name)));
+    let results = resources.map(|resource| {
         let answer = DescribeConfigsResult::default()
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone());

@@ -1,6 +1,8 @@
 //! DescribeGroups, versions 0 to 6: state and members. A group that does not exist is Dead; from 6
-//! on it is GROUP_ID_NOT_FOUND as well.
+//! on it is GROUP_ID_NOT_FOUND as well. A group that is asked for twice is answered once: it may
+//! have very many members.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use kafka_protocol::error::ResponseError;
@@ -24,7 +26,8 @@ pub(super) async fn answer(
 ) -> DescribeGroupsResponse {
     let work = move |context: &Context| {
         let with_operations = request.include_authorized_operations;
-        let groups = request.groups.into_iter();
+        let mut seen = HashSet::new();
+        let groups = request.groups.into_iter().filter(|group| seen.insert(group.clone()));
         groups.map(|group| describe(context, version, group, with_operations)).collect()
     };
     DescribeGroupsResponse::default().with_groups(off_the_loop(context, work).await)

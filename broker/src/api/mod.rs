@@ -164,6 +164,8 @@ pub enum Closing {
     NotServed(Start),
     /// The request cannot be read.
     Malformed(Start, Malformed),
+    /// Others hold all memory for too long.
+    NoMemory(Start),
     /// There are not even the eight bytes that every request begins with.
     NoHead,
     /// A request that has no place before the login.
@@ -230,9 +232,48 @@ async fn route(
     let client_id = head::take_client_id(&mut frame, flexible).map_err(malformed)?;
     peer.client_id = client_id.unwrap_or_default();
     let body = shapes::of(served.key).expect("every served API has a shape");
-    shape::check(body, version, &frame).map_err(malformed)?;
-    dispatch(context, peer, start, served.key, frame).await
+    let elements = shape::check(body, version, &frame).map_err(malformed)?;
+    let held = take(context, start, elements * element_bytes(served.key)).await?;
+    // The lists that others make meanwhile are in memory too.
+    let turn = if LISTS.contains(&served.key) {
+        Some(context.lists.acquire().await.expect("the semaphore is never closed"))
+    } else {
+        None
+    };
+    let reply = dispatch(context, peer, start, served.key, frame).await?;
+    drop((held, turn));
+    let Reply::Answer(mut answer) = reply else { return Ok(reply) };
+    answer.held.shrink_to(answer.bytes.len());
+    let more = answer.bytes.len().saturating_sub(answer.held.bytes());
+    answer.held.merge(take(context, start, more).await?);
+    Ok(Reply::Answer(answer))
 }
+
+/// Memory for a request that is decoded and answered, or for its answer while it is sent.
+async fn take(context: &Context, start: Start, bytes: usize) -> Result<Held, Closing> {
+    let taken = context.budget.take_within(bytes, context.limits.stall).await;
+    taken.ok_or(Closing::NoMemory(start))
+}
+
+/// What an element of a request costs in memory while it is answered, about.
+fn element_bytes(key: ApiKey) -> usize {
+    match key {
+        // Each may be a topic with all entries of its configuration.
+        ApiKey::DescribeConfigs => 8 * 1024,
+        _ => 512,
+    }
+}
+
+/// The APIs whose answers are as long as there is something to tell, made where no connection
+/// waits: only [`crate::context::LISTS_AT_A_TIME`] of them are worked on together.
+const LISTS: [ApiKey; 6] = [
+    ApiKey::DescribeGroups,
+    ApiKey::DescribeLogDirs,
+    ApiKey::DescribeProducers,
+    ApiKey::DescribeTransactions,
+    ApiKey::ListGroups,
+    ApiKey::ListTransactions,
+];
 
 async fn dispatch(
     cx: &Arc<Context>,

@@ -1,17 +1,28 @@
 //! The memory that all connections together may hold in requests and answers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
 /// Bytes that one permit of the semaphore stands for: it counts in 32 bits only.
 const UNIT_BYTES: usize = 1024;
+
+/// What costs nothing, so that short requests and answers do not wait for long ones.
+pub const FREE_BYTES: usize = 64 * 1024;
+/// The most that is taken from the budget in one step, so that nobody waits behind a large part.
+pub(super) const STEP_BYTES: usize = 1024 * 1024;
+/// How many may wait for a part of what they have in hand.
+const WAITING_AT_A_TIME: usize = 64;
 
 /// A bound on the bytes that connections hold, shared by all of them.
 #[derive(Debug, Clone)]
 pub struct MemoryBudget {
     units: Arc<Semaphore>,
     total_bytes: usize,
+    /// Turns to wait for a part with something in hand that counts for nobody yet.
+    waiting: Arc<Semaphore>,
 }
 
 /// A part of the budget; dropping it gives it back.
@@ -25,7 +36,11 @@ impl MemoryBudget {
     #[must_use]
     pub fn new(total_bytes: usize) -> Self {
         let units = (total_bytes / UNIT_BYTES).clamp(1, Semaphore::MAX_PERMITS >> 1);
-        Self { units: Arc::new(Semaphore::new(units)), total_bytes: units * UNIT_BYTES }
+        Self {
+            units: Arc::new(Semaphore::new(units)),
+            total_bytes: units * UNIT_BYTES,
+            waiting: Arc::new(Semaphore::new(WAITING_AT_A_TIME)),
+        }
     }
 
     /// All of it.
@@ -49,6 +64,29 @@ impl MemoryBudget {
         Held { permit: Some(permit.expect("the semaphore is never closed")) }
     }
 
+    /// Takes a part for what is there already, or soon will be, and cannot wait for long: small
+    /// parts cost nothing, a large one is taken step by step, and none counts for more than half of
+    /// the budget. `None` where others hold too much for this time, or too many wait already.
+    pub async fn take_within(&self, bytes: usize, time: Duration) -> Option<Held> {
+        let mut held = Held::default();
+        if bytes <= FREE_BYTES {
+            return Some(held);
+        }
+        let bytes = bytes.min(self.total_bytes / 2);
+        if let (all, taken) = self.take_up_to(bytes)
+            && taken == bytes
+        {
+            return Some(all);
+        }
+        let _turn = self.waiting.try_acquire().ok()?;
+        let steps = async {
+            while held.bytes() < bytes {
+                held.merge(self.take((bytes - held.bytes()).min(STEP_BYTES)).await);
+            }
+        };
+        timeout(time, steps).await.ok().map(|()| held)
+    }
+
     /// Takes as much of `bytes` as is free now, without waiting, and says how much that is.
     #[must_use]
     pub fn take_up_to(&self, bytes: usize) -> (Held, usize) {
@@ -66,6 +104,12 @@ impl MemoryBudget {
 }
 
 impl Held {
+    /// How much it is, in whole KiB.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.permit.as_ref().map_or(0, |permit| permit.num_permits() * UNIT_BYTES)
+    }
+
     /// Gives back what is above so many bytes.
     pub fn shrink_to(&mut self, bytes: usize) {
         let Some(permit) = &mut self.permit else { return };
@@ -129,5 +173,19 @@ mod tests {
         assert_eq!(budget.free_bytes(), 2048);
         held.shrink_to(0);
         assert_eq!(budget.free_bytes(), 4096);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_part_waits_for_its_time_and_a_small_one_costs_nothing() {
+        let (mib, time) = (1 << 20, Duration::from_secs(30));
+        let budget = MemoryBudget::new(8 * mib);
+        let one = budget.take_within(3 * mib, time).await.unwrap();
+        let other = budget.take_within(100 * mib, time).await.unwrap();
+        assert_eq!((one.bytes(), other.bytes()), (3 * mib, 4 * mib));
+        assert!(budget.take_within(2 * mib, time).await.is_none());
+        assert_eq!(budget.free_bytes(), mib, "who has waited in vain holds nothing");
+        assert_eq!(budget.take_within(FREE_BYTES, Duration::ZERO).await.unwrap().bytes(), 0);
+        let (waited, ()) = tokio::join!(budget.take_within(4 * mib, time), async { drop(one) });
+        assert_eq!((waited.unwrap().bytes(), budget.free_bytes()), (4 * mib, 0));
     }
 }

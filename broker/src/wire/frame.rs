@@ -11,15 +11,12 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::timeout;
 
-use super::budget::{Held, MemoryBudget};
+use super::budget::{Held, MemoryBudget, STEP_BYTES};
 
 /// What a connection reads at once while it waits for a frame.
 const FIRST_BYTES: usize = 4096;
 /// A buffer that has grown past this is given back once its frame is done.
 const KEPT_BYTES: usize = 64 * 1024;
-/// The most that a frame takes from the budget in one step, so that nobody waits behind a large
-/// one.
-const STEP_BYTES: usize = 1024 * 1024;
 /// The bytes in front of a frame.
 const LENGTH_BYTES: usize = 4;
 

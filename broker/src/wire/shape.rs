@@ -90,13 +90,13 @@ pub enum Malformed {
     Field,
 }
 
-/// Checks that `bytes` begin with a body of this shape. Bytes behind it are passed over, as Kafka
-/// does.
+/// Checks that `bytes` begin with a body of this shape, and counts the elements of its arrays.
+/// Bytes behind it are passed over, as Kafka does.
 ///
 /// # Errors
 /// [`Malformed`] says what is wrong first.
-pub fn check(body: &Body, version: i16, bytes: &[u8]) -> Result<(), Malformed> {
-    walk(body, version, bytes).map(|_| ())
+pub fn check(body: &Body, version: i16, bytes: &[u8]) -> Result<usize, Malformed> {
+    walked(body, version, bytes).map(|walk| walk.elements)
 }
 
 /// Checks the body, and returns how many bytes are behind it.
@@ -104,10 +104,14 @@ pub fn check(body: &Body, version: i16, bytes: &[u8]) -> Result<(), Malformed> {
 /// # Errors
 /// [`Malformed`] says what is wrong first.
 pub fn walk(body: &Body, version: i16, bytes: &[u8]) -> Result<usize, Malformed> {
+    walked(body, version, bytes).map(|walk| walk.bytes.len())
+}
+
+fn walked<'a>(body: &Body, version: i16, bytes: &'a [u8]) -> Result<Walk<'a>, Malformed> {
     let flexible = version >= body.flexible_since;
     let mut walk = Walk { bytes, version, flexible, elements: 0 };
     walk.structure(&body.body)?;
-    Ok(walk.bytes.len())
+    Ok(walk)
 }
 
 /// Passes over a section of tags, and returns how many bytes are behind it.
