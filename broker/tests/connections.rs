@@ -83,6 +83,48 @@ fn a_long_poll_is_answered_by_the_next_commit_and_holds_up_nobody_else() {
 }
 
 #[test]
+fn a_long_poll_waits_for_no_more_than_it_may_be_given() {
+    let limits = Limits { max_fetch_bytes: 4000, ..Limits::default() };
+    let broker = TestBroker::start(Config { limits, ..config() });
+    broker.topic("t", 1);
+    let mut client = broker.client();
+    for _ in 0..50 {
+        client.ask(9, &produce(1, &[("t", &[(0, batch(&"x".repeat(100)))])]));
+    }
+    // Of whole batches there are fewer bytes than may be given.
+    for max_bytes in [0, 1, 3999, 4000, 4001, i32::MAX] {
+        let request = poll("t", 0, i32::MAX, 290_000).with_max_bytes(max_bytes);
+        let fetched = client.ask(12, &request);
+        let records = fetched.responses[0].partitions[0].records.as_ref().unwrap().len();
+        assert!((100..=4000).contains(&records), "max_bytes={max_bytes} records={records}");
+    }
+}
+
+#[test]
+fn who_waits_for_more_holds_no_memory_and_is_given_what_there_is_in_the_end() {
+    let broker = TestBroker::new();
+    broker.topic("t", 1);
+    let mut client = broker.client();
+    let produced = produce(1, &[("t", &[(0, batch(&"x".repeat(500_000)))])]);
+    assert_eq!(client.ask(9, &produced).responses[0].partition_responses[0].error_code, 0);
+    let total = broker.context.budget.total_bytes();
+    let id = client.send(12, &poll("t", 0, 600_000, 290_000));
+    while broker.context.metrics.waiting_fetches.get() == 0 {
+        std::thread::yield_now();
+    }
+    // But for what its request is.
+    while broker.context.budget.free_bytes() < total - 1024 {
+        std::thread::yield_now();
+    }
+    let mut other = broker.client();
+    assert_eq!(other.ask(9, &produced).responses[0].partition_responses[0].error_code, 0);
+    let fetched = client.receive::<FetchRequest>(12, id);
+    assert!(fetched.responses[0].partitions[0].records.as_ref().unwrap().len() > 1_000_000);
+    let fetched = client.ask(12, &poll("t", 1, 600_000, 10));
+    assert!(fetched.responses[0].partitions[0].records.as_ref().unwrap().len() > 500_000);
+}
+
+#[test]
 fn a_client_that_goes_away_is_waited_for_no_longer() {
     let broker = TestBroker::new();
     broker.topic("t", 1);

@@ -1,8 +1,8 @@
-//! Fetch, versions 4 to 18: whole batches, with a long poll. The answer waits for `min_bytes` until
-//! `max_wait_ms` is over; an offset out of range, an epoch that does not fit and the end of a topic
-//! end the wait. The first partition with data gives at least one batch, whatever the limits say.
-//! Sessions are declined: the answer to a first fetch has session id 0, any other id is
-//! FETCH_SESSION_ID_NOT_FOUND. From 13 on topics have ids.
+//! Fetch, versions 4 to 18: whole batches, with a long poll. The answer waits for `min_bytes`, but
+//! never for more than `max_bytes`, until `max_wait_ms` is over; an offset out of range, an epoch
+//! that does not fit and the end of a topic end the wait. The first partition with data gives at
+//! least one batch, whatever the limits say. Sessions are declined: the answer to a first fetch has
+//! session id 0, any other id is FETCH_SESSION_ID_NOT_FOUND. From 13 on topics have ids.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,8 +41,8 @@ pub(super) struct Wanted {
 #[derive(Debug)]
 pub(super) enum Read {
     /// Batches, perhaps none, the watermarks of the same instant, and the aborted transactions that
-    /// a reader of committed data has to skip.
-    Data(Watermarks, Bytes, Vec<AbortedTransaction>),
+    /// a reader of committed data has to skip; whether there is more that may be read.
+    Data { marks: Watermarks, bytes: Bytes, aborted: Vec<AbortedTransaction>, has_more: bool },
     /// The client's log parted from this one here.
     Diverging { epoch: i32, end_offset: i64 },
     /// It cannot be read.
@@ -71,7 +71,12 @@ pub(super) async fn reply(
     };
     let asked = fetch_parts::of(context, &peer.session, start.version, &request);
     let wanted: Arc<[Wanted]> = asked.wanted().cloned().collect();
-    let terms = Terms { isolation, max_bytes: usize::try_from(request.max_bytes).unwrap_or(0) };
+    let bytes = |bytes: i32| usize::try_from(bytes).unwrap_or(0);
+    let terms = Terms {
+        isolation,
+        min_bytes: bytes(request.min_bytes),
+        max_bytes: bytes(request.max_bytes).min(context.limits.max_fetch_bytes),
+    };
     let (reads, held) = wait_and_read(context, &peer.gone, &request, wanted, terms).await;
     let topics = respond(start.version, asked.topics, reads);
     answer(&FetchResponse::default().with_responses(topics), held)
@@ -81,6 +86,7 @@ pub(super) async fn reply(
 #[derive(Debug, Clone, Copy)]
 struct Terms {
     isolation: Isolation,
+    min_bytes: usize,
     max_bytes: usize,
 }
 
@@ -93,97 +99,125 @@ async fn wait_and_read(
     wanted: Arc<[Wanted]>,
     terms: Terms,
 ) -> (Vec<Read>, Held) {
-    let (reads, held) = read(context, &wanted, terms).await;
+    let found = read(context, &wanted, terms).await;
     let wait = u64::try_from(request.max_wait_ms).unwrap_or(0);
-    let min_bytes = usize::try_from(request.min_bytes).unwrap_or(0);
-    if wait == 0 || wanted.is_empty() || is_enough(&reads, min_bytes) {
-        return (reads, held);
+    if wait == 0 || wanted.is_empty() || found.is_enough(terms) {
+        return (found.reads, found.held);
     }
-    drop((reads, held));
+    drop(found);
     let wait = Duration::from_millis(wait).min(context.limits.max_fetch_wait);
     let news = Arc::new(Notify::new());
     let tell = Arc::clone(&news);
     let partitions: Vec<Partition> = wanted.iter().map(|one| one.partition.clone()).collect();
     let _listening = context.engine.listen(&partitions, move || tell.notify_one());
     let mut draining = context.draining.clone();
-    let mut last = None;
     context.metrics.waiting_fetches.up();
     let waited = timeout(wait, async {
         loop {
             // Read behind the start of listening, so that nothing falls between.
-            let (reads, held) = read(context, &wanted, terms).await;
-            let enough = is_enough(&reads, min_bytes);
-            last = Some((reads, held));
-            if enough {
-                return;
+            let found = read(context, &wanted, terms).await;
+            if found.is_enough(terms) {
+                return Some(found);
             }
+            // It is read again then: whoever waits holds no memory that others want.
+            drop(found);
             tokio::select! {
                 () = news.notified() => {}
-                () = gone.notified() => return,
-                _ = draining.wait_for(|&draining| draining) => return,
+                () = gone.notified() => return None,
+                _ = draining.wait_for(|&draining| draining) => return None,
             }
         }
     });
-    // That the time is over is no error: what was read last is the answer.
-    let _ = waited.await;
+    // That the time is over is no error: what there is then is the answer.
+    let enough = waited.await.ok().flatten();
     context.metrics.waiting_fetches.down();
-    match last {
-        Some(last) => last,
+    let found = match enough {
+        Some(found) => found,
         None => read(context, &wanted, terms).await,
-    }
+    };
+    (found.reads, found.held)
 }
 
-fn is_enough(reads: &[Read], min_bytes: usize) -> bool {
-    let mut bytes = 0;
-    for read in reads {
-        match read {
-            Read::Data(_, batches, _) => bytes += batches.len(),
-            Read::Diverging { .. } | Read::Refused(_) => return true,
+/// What was read of all partitions.
+struct Found {
+    reads: Vec<Read>,
+    held: Held,
+    /// The memory that there was for it.
+    room_bytes: usize,
+    /// As many bytes as Kafka would count: of a partition that has more than was read, all that it
+    /// was allowed to give, for Kafka gives the beginning of a batch as well.
+    available_bytes: usize,
+}
+
+impl Found {
+    /// Whether nothing is to be waited for. More than there is room for is not, as in Kafka.
+    fn is_enough(&self, terms: Terms) -> bool {
+        if self.reads.iter().any(|read| !matches!(read, Read::Data { .. })) {
+            return true;
         }
+        // Where others hold all memory, one batch is.
+        let room = self.room_bytes.max(usize::from(terms.max_bytes > 0));
+        self.available_bytes >= terms.min_bytes.min(room)
     }
-    bytes >= min_bytes
 }
 
 /// Reads every partition once, in order, within the limits and the memory that is free.
-async fn read(context: &Arc<Context>, wanted: &Arc<[Wanted]>, terms: Terms) -> (Vec<Read>, Held) {
-    let asked = terms.max_bytes.min(context.limits.max_fetch_bytes);
-    let (mut held, mut left) = context.budget.take_up_to(asked);
+async fn read(context: &Arc<Context>, wanted: &Arc<[Wanted]>, terms: Terms) -> Found {
+    let (mut held, room_bytes) = context.budget.take_up_to(terms.max_bytes);
+    let mut left = room_bytes;
     let wanted = Arc::clone(wanted);
     let work = move |context: &Context| {
         let mut reads = Vec::with_capacity(wanted.len());
         let mut nothing_yet = true;
+        let mut available = 0;
         for one in &*wanted {
+            let allowed = one.max_bytes.min(left);
             let options = FetchOptions::new()
-                .max_bytes(one.max_bytes.min(left) as u64)
+                .max_bytes(allowed as u64)
                 .at_least_one(nothing_yet)
-                .isolation(terms.isolation)
                 .visibility(context.rules.visibility());
-            let read = read_one(context, one, options);
-            if let Read::Data(_, bytes, _) = &read {
+            let read = read_one(context, one, terms.isolation, options);
+            if let Read::Data { bytes, has_more, .. } = &read {
                 left = left.saturating_sub(bytes.len());
                 nothing_yet &= bytes.is_empty();
+                available += if *has_more { allowed.max(bytes.len()) } else { bytes.len() };
             }
             reads.push(read);
         }
-        reads
+        (reads, available)
     };
-    let reads = off_the_loop(context, work).await;
+    let (reads, available_bytes) = off_the_loop(context, work).await;
     let bytes =
-        reads.iter().map(|read| if let Read::Data(_, bytes, _) = read { bytes.len() } else { 0 });
+        reads.iter().map(|read| if let Read::Data { bytes, .. } = read { bytes.len() } else { 0 });
     // Held twice: as it was read, and in the answer.
     held.shrink_to(2 * bytes.sum::<usize>());
-    (reads, held)
+    Found { reads, held, room_bytes, available_bytes }
 }
 
-fn read_one(context: &Context, wanted: &Wanted, options: FetchOptions) -> Read {
+fn read_one(
+    context: &Context,
+    wanted: &Wanted,
+    isolation: Isolation,
+    options: FetchOptions,
+) -> Read {
     if let Err(fault) = check_epoch(context, &wanted.partition, wanted.leader_epoch) {
         return Read::Refused(fault);
     }
     if let Some(read) = check_last_fetched(context, wanted) {
         return read;
     }
+    let end = |marks: &Watermarks| match isolation {
+        Isolation::Committed => marks.last_stable,
+        Isolation::Uncommitted => marks.high_watermark,
+    };
+    let options = options.isolation(isolation);
     match context.engine.fetch(&wanted.partition, wanted.offset, options) {
-        Ok(fetched) => Read::Data(fetched.watermarks, fetched.bytes, fetched.aborted),
+        Ok(fetched) => Read::Data {
+            has_more: fetched.next_offset < end(&fetched.watermarks),
+            marks: fetched.watermarks,
+            bytes: fetched.bytes,
+            aborted: fetched.aborted,
+        },
         Err(error) => Read::Refused(fetch_fault(&error)),
     }
 }
@@ -296,7 +330,7 @@ fn partition_answer(version: i16, answer: PartitionData, read: Read) -> Partitio
         Read::Diverging { epoch, end_offset } => answer.with_diverging_epoch(
             EpochEndOffset::default().with_epoch(epoch).with_end_offset(end_offset),
         ),
-        Read::Data(marks, bytes, aborted) => {
+        Read::Data { marks, bytes, aborted, .. } => {
             let aborted = aborted.into_iter().map(|aborted| {
                 response::AbortedTransaction::default()
                     .with_producer_id(ProducerId(aborted.producer_id))
