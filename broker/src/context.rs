@@ -38,6 +38,8 @@ pub struct Node {
 pub struct Limits {
     /// The largest request, as Kafka's `socket.request.max.bytes`.
     pub max_request_bytes: usize,
+    /// The largest request before the login, as Kafka's `sasl.server.max.receive.size`.
+    pub max_login_bytes: usize,
     /// What all requests and answers together may hold in memory.
     pub max_memory_bytes: usize,
     /// Connections at a time; more are closed at once.
@@ -62,6 +64,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             max_request_bytes: 100 * 1024 * 1024,
+            max_login_bytes: 512 * 1024,
             max_memory_bytes: 512 * 1024 * 1024,
             max_connections: 4096,
             max_fetch_bytes: 55 * 1024 * 1024,

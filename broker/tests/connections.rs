@@ -290,6 +290,28 @@ fn a_wrong_password_is_told_and_closes_and_without_a_login_nothing_is_answered()
 }
 
 #[test]
+fn a_request_before_the_login_may_be_as_long_as_a_login_and_behind_it_as_any() {
+    let broker = TestBroker::start(secured());
+    let (_, empty) = broker.client().frame(0, &ApiVersionsRequest::default());
+    let padded = |length: usize| {
+        let mut frame = empty.to_vec();
+        frame.resize(length + 4, 0);
+        frame[..4].copy_from_slice(&u32::try_from(length).unwrap().to_be_bytes());
+        frame
+    };
+    let mut client = broker.client();
+    client.send_bytes(&padded(512 * 1024)).unwrap();
+    assert!(!client.read_frame().unwrap().is_empty());
+    // No more than its length is waited for.
+    client.send_bytes(&padded(512 * 1024 + 1)[..4]).unwrap();
+    assert!(client.is_closed());
+    let mut client = broker.client();
+    assert_eq!(log_in(&mut client, "ann", "a-secret"), 0);
+    client.send_bytes(&padded(512 * 1024 + 1)).unwrap();
+    assert!(!client.read_frame().unwrap().is_empty());
+}
+
+#[test]
 fn a_client_of_tls_is_served_and_one_without_it_is_not() {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let key = made.key_pair.serialize_pem();

@@ -42,7 +42,10 @@ where
     };
     let login_by = context.clock.monotonic() + limits.login;
     loop {
-        let frame = match next(context, &mut frames, peer.sasl.is_open(), login_by).await {
+        let is_open = peer.sasl.is_open();
+        let most = if is_open { limits.max_request_bytes } else { limits.max_login_bytes };
+        frames.set_max_frame_bytes(most.min(limits.max_request_bytes));
+        let frame = match next(context, &mut frames, is_open, login_by).await {
             Ok(Some(frame)) => frame,
             Ok(None) => break,
             Err(error) => {

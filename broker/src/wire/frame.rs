@@ -86,9 +86,9 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         Self { reader, buffer: BytesMut::new(), limits, budget, ended: false }
     }
 
-    /// Changes how long the connection may be silent between two frames.
-    pub fn set_idle(&mut self, idle: Duration) {
-        self.limits.idle = idle;
+    /// Changes how large a frame may be.
+    pub fn set_max_frame_bytes(&mut self, max_frame_bytes: usize) {
+        self.limits.max_frame_bytes = max_frame_bytes;
     }
 
     /// The next frame; `None` where the connection ended between two frames.
