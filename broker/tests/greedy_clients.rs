@@ -7,9 +7,11 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::client::{batch, produce};
+use common::client::{batch, name, produce};
+use common::paused::PausedBroker;
 use common::{Client, TestBroker, config};
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::*;
@@ -147,4 +149,48 @@ fn a_long_request_or_answer_that_there_is_no_memory_for_closes_and_short_ones_ar
     drop(all_of_it);
     assert!(matches!(answered(&broker, 12, &all), Reply::Answer(_)));
     assert_eq!(broker.context.budget.free_bytes(), 8 << 20);
+}
+
+#[test]
+fn who_does_not_take_its_answer_loses_it_to_those_who_wait_for_memory_and_not_before() {
+    let mut config = config();
+    config.limits.max_memory_bytes = 64 << 20;
+    let broker = PausedBroker::start(config);
+    broker.engine.create_topic("t", tidelog::TopicConfig::new(1)).unwrap();
+    let mut other = broker.client();
+    let value = batch(&"x".repeat(1_000_000));
+    for _ in 0..50 {
+        let stored = other.ask(9, &produce(1, &[("t", &[(0, value.clone())])]));
+        assert_eq!(stored.responses[0].partition_responses[0].error_code, 0);
+    }
+    let partition = FetchPartition::default().with_partition_max_bytes(50 << 20);
+    let topic = FetchTopic::default().with_topic(name("t")).with_partitions(vec![partition]);
+    let request = FetchRequest::default().with_max_bytes(50 << 20).with_topics(vec![topic]);
+    let (mut slow, figures) = (broker.client(), &broker.context.metrics);
+    slow.send(12, &request);
+    while figures.bytes_out.get() < 40 << 20 {
+        std::thread::yield_now();
+    }
+    for _ in 0..25 {
+        broker.advance(Duration::from_secs(1));
+    }
+    assert_eq!(figures.connections.get(), 2, "nobody waits for its memory");
+    let (_, empty) = other.frame(0, &ApiVersionsRequest::default());
+    let mut large = empty.to_vec();
+    large.resize(30 << 20, 0);
+    let length = u32::try_from(large.len() - 4).unwrap();
+    large[..4].copy_from_slice(&length.to_be_bytes());
+    let asks = std::thread::spawn(move || {
+        other.send_bytes(&large).unwrap();
+        (other.read_frame().unwrap().len(), other)
+    });
+    while !broker.context.budget.is_wanted() {
+        std::thread::yield_now();
+    }
+    broker.advance(Duration::from_secs(1));
+    let (answered, _other) = asks.join().unwrap();
+    assert!(answered > 100);
+    while figures.connections.get() > 1 {
+        std::thread::yield_now();
+    }
 }

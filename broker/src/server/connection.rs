@@ -17,7 +17,13 @@ use tokio::time::timeout;
 use crate::api::{self, Answer, Closing, Peer, Reply};
 use crate::context::{Context, Session};
 use crate::security::sasl::SaslState;
+use crate::wire::budget::Held;
 use crate::wire::frame::{Ahead, Frame, FrameError, FrameLimits, FrameReader};
+
+/// How long an answer may be under way although others wait for its memory.
+const UNHURRIED: Duration = Duration::from_secs(10);
+/// How often an answer that does not go is looked at.
+const TICK: Duration = Duration::from_secs(1);
 
 /// Serves a connection to its end.
 pub(super) async fn serve<S>(context: &Arc<Context>, stream: S, address: SocketAddr)
@@ -57,8 +63,8 @@ where
         let worked = work(context, &mut peer, &mut frames, bytes, address).await;
         drop(held);
         let Ok(answer) = worked else { break };
-        let Some(Answer { bytes, then_close, held: _held }) = answer else { continue };
-        if let Err(error) = send(context, &mut write, bytes).await {
+        let Some(Answer { bytes, then_close, held }) = answer else { continue };
+        if let Err(error) = send(context, &mut write, bytes, &held).await {
             tracing::debug!(peer = %address, %error, "an answer could not be sent");
             break;
         }
@@ -132,17 +138,36 @@ async fn work<R: AsyncRead + Unpin>(
     }
 }
 
-/// Sends an answer; each piece of it must go within the stall limit.
+/// Sends an answer. Each piece of it must go within the stall limit; and once it has been under way
+/// for longer than [`UNHURRIED`], it must not hold memory that others wait for.
 async fn send<S: AsyncRead + AsyncWrite + Unpin>(
     context: &Context,
     write: &mut WriteHalf<S>,
     mut bytes: Bytes,
+    held: &Held,
 ) -> io::Result<()> {
     context.metrics.bytes_out.add(bytes.len() as u64);
     let stall: Duration = context.limits.stall;
+    let clock = &context.clock;
+    let started = clock.monotonic();
+    let mut last = started;
     while bytes.has_remaining() {
-        if timeout(stall, write.write_buf(&mut bytes)).await?? == 0 {
-            return Err(io::ErrorKind::WriteZero.into());
+        match timeout(TICK.min(stall), write.write_buf(&mut bytes)).await {
+            Ok(written) => {
+                if written? == 0 {
+                    return Err(io::ErrorKind::WriteZero.into());
+                }
+                last = clock.monotonic();
+            }
+            Err(_) if clock.monotonic().saturating_sub(last) >= stall => {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            Err(_) => {}
+        }
+        let is_slow = clock.monotonic().saturating_sub(started) > UNHURRIED;
+        if is_slow && held.bytes() > 0 && context.budget.is_wanted() {
+            tracing::info!("a client is slow to take an answer whose memory others wait for");
+            return Err(io::ErrorKind::TimedOut.into());
         }
     }
     timeout(stall, write.flush()).await??;

@@ -1,6 +1,7 @@
 //! The memory that all connections together may hold in requests and answers.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -23,6 +24,24 @@ pub struct MemoryBudget {
     total_bytes: usize,
     /// Turns to wait for a part with something in hand that counts for nobody yet.
     waiting: Arc<Semaphore>,
+    /// How many wait for a part.
+    wants: Arc<AtomicUsize>,
+}
+
+/// Counts somebody who waits, until it is dropped.
+struct Wants<'a>(&'a AtomicUsize);
+
+impl<'a> Wants<'a> {
+    fn one_more(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Wants<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A part of the budget; dropping it gives it back.
@@ -40,6 +59,7 @@ impl MemoryBudget {
             units: Arc::new(Semaphore::new(units)),
             total_bytes: units * UNIT_BYTES,
             waiting: Arc::new(Semaphore::new(WAITING_AT_A_TIME)),
+            wants: Arc::default(),
         }
     }
 
@@ -60,8 +80,18 @@ impl MemoryBudget {
     pub async fn take(&self, bytes: usize) -> Held {
         let units = u32::try_from(bytes.min(self.total_bytes).div_ceil(UNIT_BYTES))
             .expect("a budget has fewer units than 32 bits can count");
+        if let Ok(permit) = Arc::clone(&self.units).try_acquire_many_owned(units) {
+            return Held { permit: Some(permit) };
+        }
+        let _wants = Wants::one_more(&self.wants);
         let permit = Arc::clone(&self.units).acquire_many_owned(units).await;
         Held { permit: Some(permit.expect("the semaphore is never closed")) }
+    }
+
+    /// Whether anybody waits for a part.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        self.wants.load(Ordering::Relaxed) > 0
     }
 
     /// Takes a part for what is there already, or soon will be, and cannot wait for long: small
@@ -185,7 +215,12 @@ mod tests {
         assert!(budget.take_within(2 * mib, time).await.is_none());
         assert_eq!(budget.free_bytes(), mib, "who has waited in vain holds nothing");
         assert_eq!(budget.take_within(FREE_BYTES, Duration::ZERO).await.unwrap().bytes(), 0);
-        let (waited, ()) = tokio::join!(budget.take_within(4 * mib, time), async { drop(one) });
+        assert!(!budget.is_wanted());
+        let (waited, ()) = tokio::join!(budget.take_within(4 * mib, time), async {
+            assert!(budget.is_wanted());
+            drop(one);
+        });
+        assert!(!budget.is_wanted());
         assert_eq!((waited.unwrap().bytes(), budget.free_bytes()), (4 * mib, 0));
     }
 }
