@@ -151,6 +151,17 @@ fn a_long_request_or_answer_that_there_is_no_memory_for_closes_and_short_ones_ar
     assert_eq!(broker.context.budget.free_bytes(), 8 << 20);
 }
 
+/// A request with so many bytes behind it that nobody looks at.
+fn padded(bytes: usize) -> Vec<u8> {
+    let mut client = Client::over(Box::new(std::io::Cursor::new(Vec::new())));
+    let (_, frame) = client.frame(0, &ApiVersionsRequest::default());
+    let mut frame = frame.to_vec();
+    frame.resize(bytes, 0);
+    let length = u32::try_from(bytes - 4).unwrap();
+    frame[..4].copy_from_slice(&length.to_be_bytes());
+    frame
+}
+
 #[test]
 fn who_does_not_take_its_answer_loses_it_to_those_who_wait_for_memory_and_not_before() {
     let mut config = config();
@@ -175,11 +186,7 @@ fn who_does_not_take_its_answer_loses_it_to_those_who_wait_for_memory_and_not_be
         broker.advance(Duration::from_secs(1));
     }
     assert_eq!(figures.connections.get(), 2, "nobody waits for its memory");
-    let (_, empty) = other.frame(0, &ApiVersionsRequest::default());
-    let mut large = empty.to_vec();
-    large.resize(30 << 20, 0);
-    let length = u32::try_from(large.len() - 4).unwrap();
-    large[..4].copy_from_slice(&length.to_be_bytes());
+    let large = padded(30 << 20);
     let asks = std::thread::spawn(move || {
         other.send_bytes(&large).unwrap();
         (other.read_frame().unwrap().len(), other)
@@ -193,4 +200,37 @@ fn who_does_not_take_its_answer_loses_it_to_those_who_wait_for_memory_and_not_be
     while figures.connections.get() > 1 {
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn who_does_not_end_its_request_loses_it_to_those_who_wait_for_memory_and_not_before() {
+    let mut config = config();
+    config.limits.max_memory_bytes = 16 << 20;
+    let broker = PausedBroker::start(config);
+    let (figures, budget) = (&broker.context.metrics, &broker.context.budget);
+    let (mut slow, mut other) = (broker.client(), broker.client());
+    let begun = padded(12 << 20);
+    // One byte more every second is too little to be silent, and never an end.
+    let (begun, rest) = begun.split_at(begun.len() - 100);
+    slow.send_bytes(begun).unwrap();
+    while budget.free_bytes() > 4 << 20 {
+        std::thread::yield_now();
+    }
+    for byte in &rest[..25] {
+        slow.send_bytes(&[*byte]).unwrap();
+        broker.advance(Duration::from_secs(1));
+    }
+    assert_eq!(figures.broken.get(), 0, "nobody waits for its memory");
+    let asks = std::thread::spawn(move || {
+        other.send_bytes(&padded(8 << 20)).unwrap();
+        (other.read_frame().unwrap().len(), other)
+    });
+    while !budget.is_wanted() {
+        std::thread::yield_now();
+    }
+    broker.advance(Duration::from_secs(1));
+    let (answered, _other) = asks.join().unwrap();
+    assert!(answered > 100);
+    assert_eq!(figures.broken.get(), 1);
+    assert!(slow.is_closed());
 }

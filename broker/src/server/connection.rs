@@ -18,12 +18,7 @@ use crate::api::{self, Answer, Closing, Peer, Reply};
 use crate::context::{Context, Session};
 use crate::security::sasl::SaslState;
 use crate::wire::budget::Held;
-use crate::wire::frame::{Ahead, Frame, FrameError, FrameLimits, FrameReader};
-
-/// How long an answer may be under way although others wait for its memory.
-const UNHURRIED: Duration = Duration::from_secs(10);
-/// How often an answer that does not go is looked at.
-const TICK: Duration = Duration::from_secs(1);
+use crate::wire::frame::{Ahead, Frame, FrameError, FrameLimits, FrameReader, TICK, UNHURRIED};
 
 /// Serves a connection to its end.
 pub(super) async fn serve<S>(context: &Arc<Context>, stream: S, address: SocketAddr)
@@ -37,7 +32,8 @@ where
         idle: limits.idle,
         stall: limits.stall,
     };
-    let mut frames = FrameReader::new(read, frame_limits, context.budget.clone());
+    let mut frames =
+        FrameReader::new(read, frame_limits, context.budget.clone(), Arc::clone(&context.clock));
     let sasl = if context.security.users.is_some() { SaslState::Start } else { SaslState::Off };
     let mut peer = Peer {
         session: Session::default(),

@@ -5,9 +5,11 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use tidelog::clock::Clock;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::timeout;
 
@@ -17,6 +19,10 @@ use super::budget::{Held, MemoryBudget, STEP_BYTES};
 const FIRST_BYTES: usize = 4096;
 /// A buffer that has grown past this is given back once its frame is done.
 const KEPT_BYTES: usize = 64 * 1024;
+/// How long a request or an answer may be under way although others wait for its memory.
+pub const UNHURRIED: Duration = Duration::from_secs(10);
+/// How often one that does not go on is looked at.
+pub const TICK: Duration = Duration::from_secs(1);
 /// The bytes in front of a frame.
 const LENGTH_BYTES: usize = 4;
 
@@ -54,6 +60,8 @@ pub enum FrameError {
     Idle,
     /// A frame began, and its next piece did not come in time.
     Stalled,
+    /// A frame takes long, and holds memory that others wait for.
+    Slow,
     /// All memory for requests is held by other connections for too long.
     NoMemory,
     /// The connection ended inside a frame.
@@ -69,6 +77,7 @@ pub struct FrameReader<R> {
     buffer: BytesMut,
     limits: FrameLimits,
     budget: MemoryBudget,
+    clock: Arc<dyn Clock>,
     ended: bool,
 }
 
@@ -82,8 +91,13 @@ impl Frame {
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// A reader of frames within these limits.
-    pub fn new(reader: R, limits: FrameLimits, budget: MemoryBudget) -> Self {
-        Self { reader, buffer: BytesMut::new(), limits, budget, ended: false }
+    pub fn new(
+        reader: R,
+        limits: FrameLimits,
+        budget: MemoryBudget,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self { reader, buffer: BytesMut::new(), limits, budget, clock, ended: false }
     }
 
     /// Changes how large a frame may be.
@@ -123,6 +137,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 
     /// Reads until `wanted` bytes are there, taking memory for them step by step.
     async fn gather(&mut self, wanted: usize) -> Result<Held, FrameError> {
+        let started = self.clock.monotonic();
         let mut held = Held::default();
         let mut room = 0;
         loop {
@@ -136,8 +151,26 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             if come >= wanted {
                 return Ok(held);
             }
-            if self.ended || self.fill(room - come, self.limits.stall).await? == 0 {
+            if self.ended || self.fill_frame(room - come, started).await? == 0 {
                 return Err(FrameError::Cut);
+            }
+        }
+    }
+
+    /// Reads on inside a frame that has begun at this time. It must not hold memory that others
+    /// wait for once it takes longer than [`UNHURRIED`].
+    async fn fill_frame(&mut self, room: usize, started: Duration) -> Result<usize, FrameError> {
+        let tick = TICK.min(self.limits.stall);
+        let mut silent = Duration::ZERO;
+        loop {
+            let filled = self.fill(room, tick).await;
+            let passed = self.clock.monotonic().saturating_sub(started);
+            if passed > UNHURRIED && self.budget.is_wanted() {
+                return Err(FrameError::Slow);
+            }
+            match filled {
+                Err(FrameError::Stalled) if silent + tick < self.limits.stall => silent += tick,
+                filled => return filled,
             }
         }
     }
@@ -194,6 +227,7 @@ impl fmt::Display for FrameError {
             ),
             Self::Idle => f.write_str("the connection was idle for too long"),
             Self::Stalled => f.write_str("the rest of a frame did not come in time"),
+            Self::Slow => f.write_str("a frame takes long, and others wait for its memory"),
             Self::NoMemory => f.write_str("other requests hold all memory for too long"),
             Self::Cut => f.write_str("the connection ended inside a frame"),
             Self::Io(_) => f.write_str("the connection failed"),
@@ -223,7 +257,11 @@ mod tests {
             idle: Duration::from_secs(60),
             stall: Duration::from_secs(30),
         };
-        FrameReader::new(reader, limits, MemoryBudget::new(4 << 20))
+        FrameReader::new(reader, limits, MemoryBudget::new(4 << 20), clock())
+    }
+
+    fn clock() -> Arc<dyn Clock> {
+        Arc::new(tidelog::clock::SystemClock::new())
     }
 
     fn framed(body: &[u8]) -> Vec<u8> {
@@ -299,7 +337,7 @@ mod tests {
 
         let (_all, _) = budget.take_up_to(budget.total_bytes());
         let bytes = framed(&[1; 100]);
-        let mut starved = FrameReader::new(&bytes[..50], waiting.limits, budget);
+        let mut starved = FrameReader::new(&bytes[..50], waiting.limits, budget, clock());
         assert!(matches!(starved.next().await, Err(FrameError::NoMemory)));
     }
 
