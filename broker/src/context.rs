@@ -22,6 +22,10 @@ pub const NODE_ID: i32 = 1;
 /// Answers that list all there is, and are made at the same time.
 pub const LISTS_AT_A_TIME: usize = 4;
 
+/// Requests whose batches are decompressed at the same time: each may hold what the engine lets one
+/// batch decompress to, 64 MiB.
+pub const DECOMPRESSIONS_AT_A_TIME: usize = 4;
+
 /// How this broker is called by clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
@@ -97,6 +101,8 @@ pub struct Context {
     pub budget: MemoryBudget,
     /// Turns to make an answer that may be very long.
     pub lists: Semaphore,
+    /// Turns to check a request with compressed batches: each is decompressed whole.
+    pub decompressions: Semaphore,
     /// Figures for `/metrics`.
     pub metrics: Metrics,
     /// For figures only.

@@ -16,8 +16,10 @@ use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::*;
 use kafka_protocol::protocol::{Request, StrBytes};
+use tidelog::Record;
+use tidelog::record::{BatchBuilder, Codec};
 use tidelog_broker::api::{self, Closing, Peer, Reply};
-use tidelog_broker::context::Session;
+use tidelog_broker::context::{DECOMPRESSIONS_AT_A_TIME, Session};
 use tidelog_broker::security::sasl::SaslState;
 use tokio::sync::Notify;
 
@@ -233,4 +235,28 @@ fn who_does_not_end_its_request_loses_it_to_those_who_wait_for_memory_and_not_be
     assert!(answered > 100);
     assert_eq!(figures.broken.get(), 1);
     assert!(slow.is_closed());
+}
+
+#[test]
+fn compressed_batches_wait_for_their_turn_and_others_do_not_wait_for_them() {
+    let broker = TestBroker::new();
+    broker.topic("t", 2);
+    let turns = DECOMPRESSIONS_AT_A_TIME.try_into().unwrap();
+    let taken = broker.context.decompressions.try_acquire_many(turns).unwrap();
+    // 60 MiB in a few KB.
+    let mut builder = BatchBuilder::new().codec(Codec::Zstd).max_bytes(100 << 20);
+    builder.push(&Record::new("key", vec![b'x'; 60 << 20])).unwrap();
+    let bomb = builder.finish().unwrap();
+    assert!(bomb.len() < 64 * 1024, "bytes={}", bomb.len());
+    let (mut greedy, mut other) = (broker.client(), broker.client());
+    let id = greedy.send(9, &produce(1, &[("t", &[(0, bomb)])]));
+    let codes = |answer: ProduceResponse| answer.responses[0].partition_responses[0].error_code;
+    for _ in 0..20 {
+        assert_eq!(codes(other.ask(9, &produce(1, &[("t", &[(1, batch("x"))])]))), 0);
+    }
+    assert_eq!(broker.ends("t"), [0, 20]);
+    drop(taken);
+    assert_eq!(codes(greedy.receive::<ProduceRequest>(9, id)), 0);
+    assert_eq!(broker.ends("t"), [1, 20]);
+    assert_eq!(broker.context.decompressions.available_permits(), DECOMPRESSIONS_AT_A_TIME);
 }

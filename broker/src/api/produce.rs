@@ -42,7 +42,8 @@ const ADDS_PARTITIONS: i16 = 12;
 const WITH_LOG_START: i16 = 5;
 /// The first version whose answer has messages and errors of records.
 const WITH_MESSAGES: i16 = 8;
-/// Requests with more bytes of records than this are checked where no other connection waits.
+/// Requests with more bytes of records than this are checked where no other connection waits, as
+/// are those with compressed batches.
 const CHECKED_HERE_BYTES: usize = 64 * 1024;
 
 /// What became of each partition of the request, in its order.
@@ -79,7 +80,13 @@ async fn append(
     acks: Result<Acks, Fault>,
 ) -> (Parts, Outcomes) {
     let access = session.access.clone();
-    let large = parts.record_bytes() > CHECKED_HERE_BYTES;
+    // A few bytes may be many MiB once they are decompressed.
+    let turn = if parts.has_compressed() {
+        Some(context.decompressions.acquire().await.expect("the semaphore is never closed"))
+    } else {
+        None
+    };
+    let elsewhere = turn.is_some() || parts.record_bytes() > CHECKED_HERE_BYTES;
     let work = move |context: &Context| {
         let checks = Checks { context, version, acks: acks.as_ref(), parts: &parts };
         let checked = if context.rules.independent_partitions {
@@ -90,7 +97,8 @@ async fn append(
         (parts, acks, checked)
     };
     let (parts, acks, checked) =
-        if large { off_the_loop(context, work).await } else { work(context) };
+        if elsewhere { off_the_loop(context, work).await } else { work(context) };
+    drop(turn);
     let Checked { appends, mut outcomes } = checked;
     let Ok(acks) = acks else { return (parts, finish(outcomes)) };
     let durability = context.rules.durability(acks);

@@ -70,6 +70,11 @@ impl Parts {
         self.batches().any(|batch| batch_bits::producer_id(batch) >= 0)
     }
 
+    /// Whether any batch is compressed.
+    pub(super) fn has_compressed(&self) -> bool {
+        self.batches().any(|batch| batch_bits::codec(batch) != 0)
+    }
+
     fn batches(&self) -> impl Iterator<Item = &Bytes> {
         let records = self.list.iter().filter_map(|part| part.records.as_ref());
         records.filter(|records| batch_bits::is_readable(records))

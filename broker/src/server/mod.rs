@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use crate::context::{Context, LISTS_AT_A_TIME, Limits, Node};
+use crate::context::{Context, DECOMPRESSIONS_AT_A_TIME, LISTS_AT_A_TIME, Limits, Node};
 use crate::groups::Coordinator;
 use crate::metrics::{Metrics, engine as engine_figures, http};
 use crate::profile::Rules;
@@ -117,6 +117,7 @@ impl Broker {
             limits,
             budget: MemoryBudget::new(limits.max_memory_bytes),
             lists: Semaphore::new(LISTS_AT_A_TIME),
+            decompressions: Semaphore::new(DECOMPRESSIONS_AT_A_TIME),
             metrics: Metrics::default(),
             clock,
             draining,
