@@ -26,6 +26,9 @@ pub const LISTS_AT_A_TIME: usize = 4;
 /// batch decompress to, 64 MiB.
 pub const DECOMPRESSIONS_AT_A_TIME: usize = 4;
 
+/// Requests that look for records by time at the same time.
+pub const LOOKUPS_AT_A_TIME: usize = 4;
+
 /// How this broker is called by clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
@@ -103,6 +106,8 @@ pub struct Context {
     pub lists: Semaphore,
     /// Turns to check a request with compressed batches: each is decompressed whole.
     pub decompressions: Semaphore,
+    /// Turns to look for records by time: their batches are decompressed, too.
+    pub lookups: Semaphore,
     /// Figures for `/metrics`.
     pub metrics: Metrics,
     /// For figures only.

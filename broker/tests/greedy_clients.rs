@@ -13,13 +13,14 @@ use common::{Client, TestBroker, config};
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
+use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::*;
 use kafka_protocol::protocol::{Request, StrBytes};
 use tidelog::Record;
 use tidelog::record::{BatchBuilder, Codec};
 use tidelog_broker::api::{self, Closing, Peer, Reply};
-use tidelog_broker::context::{DECOMPRESSIONS_AT_A_TIME, Session};
+use tidelog_broker::context::{DECOMPRESSIONS_AT_A_TIME, LOOKUPS_AT_A_TIME, Session};
 use tidelog_broker::security::sasl::SaslState;
 use tokio::sync::Notify;
 
@@ -237,19 +238,23 @@ fn who_does_not_end_its_request_loses_it_to_those_who_wait_for_memory_and_not_be
     assert!(slow.is_closed());
 }
 
+/// A batch of 60 MiB in a few KB.
+fn bomb() -> bytes::Bytes {
+    let mut builder = BatchBuilder::new().codec(Codec::Zstd).max_bytes(100 << 20);
+    builder.push(&Record::new("key", vec![b'x'; 60 << 20]).timestamp(5)).unwrap();
+    let bomb = builder.finish().unwrap();
+    assert!(bomb.len() < 64 * 1024, "bytes={}", bomb.len());
+    bomb
+}
+
 #[test]
 fn compressed_batches_wait_for_their_turn_and_others_do_not_wait_for_them() {
     let broker = TestBroker::new();
     broker.topic("t", 2);
     let turns = DECOMPRESSIONS_AT_A_TIME.try_into().unwrap();
     let taken = broker.context.decompressions.try_acquire_many(turns).unwrap();
-    // 60 MiB in a few KB.
-    let mut builder = BatchBuilder::new().codec(Codec::Zstd).max_bytes(100 << 20);
-    builder.push(&Record::new("key", vec![b'x'; 60 << 20])).unwrap();
-    let bomb = builder.finish().unwrap();
-    assert!(bomb.len() < 64 * 1024, "bytes={}", bomb.len());
     let (mut greedy, mut other) = (broker.client(), broker.client());
-    let id = greedy.send(9, &produce(1, &[("t", &[(0, bomb)])]));
+    let id = greedy.send(9, &produce(1, &[("t", &[(0, bomb())])]));
     let codes = |answer: ProduceResponse| answer.responses[0].partition_responses[0].error_code;
     for _ in 0..20 {
         assert_eq!(codes(other.ask(9, &produce(1, &[("t", &[(1, batch("x"))])]))), 0);
@@ -259,4 +264,47 @@ fn compressed_batches_wait_for_their_turn_and_others_do_not_wait_for_them() {
     assert_eq!(codes(greedy.receive::<ProduceRequest>(9, id)), 0);
     assert_eq!(broker.ends("t"), [1, 20]);
     assert_eq!(broker.context.decompressions.available_permits(), DECOMPRESSIONS_AT_A_TIME);
+}
+
+#[test]
+fn lookups_by_time_wait_for_their_turn_and_others_do_not_wait_for_them() {
+    let broker = TestBroker::new();
+    broker.topic("t", 1);
+    let mut other = broker.client();
+    let stored = other.ask(9, &produce(1, &[("t", &[(0, bomb())])]));
+    assert_eq!(stored.responses[0].partition_responses[0].error_code, 0);
+    let at = |timestamp| {
+        let partition = ListOffsetsPartition::default().with_timestamp(timestamp);
+        let topic = ListOffsetsTopic::default().with_name(name("t"));
+        let topics = vec![topic.with_partitions(vec![partition])];
+        ListOffsetsRequest::default().with_topics(topics)
+    };
+    let found = |answer: ListOffsetsResponse| {
+        let partition = &answer.topics[0].partitions[0];
+        (partition.error_code, partition.offset)
+    };
+    let turns = LOOKUPS_AT_A_TIME.try_into().unwrap();
+    let taken = broker.context.lookups.try_acquire_many(turns).unwrap();
+    let mut waiting: Vec<_> = [0, -3]
+        .map(|timestamp| {
+            let mut client = broker.client();
+            let id = client.send(7, &at(timestamp));
+            (client, id)
+        })
+        .into();
+    for _ in 0..20 {
+        assert_eq!(found(other.ask(7, &at(-1))), (0, 1));
+        assert_eq!(found(other.ask(7, &at(-2))), (0, 0));
+    }
+    let answered = |key: &str| {
+        let text = broker.context.metrics.text();
+        let name = format!("tidelog_broker_request_duration_seconds_count{{api=\"{key}\"}} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&name)).unwrap();
+        line.parse::<u64>().unwrap()
+    };
+    assert_eq!(answered("ListOffsets"), 40, "those by time wait");
+    drop(taken);
+    for (client, id) in &mut waiting {
+        assert_eq!(found(client.receive::<ListOffsetsRequest>(7, *id)), (0, 0));
+    }
 }

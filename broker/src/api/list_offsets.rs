@@ -24,6 +24,8 @@ pub(super) const VERSIONS: (i16, i16) = (1, 11);
 pub(super) const DECODED_AS: i16 = 10;
 /// The first version whose answer has a leader epoch.
 const WITH_EPOCH: i16 = 4;
+/// The special value that asks for the record with the largest timestamp.
+const LARGEST_TIMESTAMP: i64 = -3;
 
 pub(super) async fn answer(
     context: &Arc<Context>,
@@ -31,6 +33,13 @@ pub(super) async fn answer(
     version: i16,
     request: ListOffsetsRequest,
 ) -> ListOffsetsResponse {
+    // A record is looked for in its batch, which may be many MiB once it is decompressed.
+    let mut asked = request.topics.iter().flat_map(|topic| &topic.partitions);
+    let _turn = if asked.any(|partition| is_by_time(partition.timestamp)) {
+        Some(context.lookups.acquire().await.expect("the semaphore is never closed"))
+    } else {
+        None
+    };
     let session = session.clone();
     let work = move |context: &Context| list(context, &session, version, &request);
     off_the_loop(context, work).await
@@ -107,12 +116,17 @@ fn one(
     found.map_err(|error| list_fault(&error))
 }
 
+/// Whether records have to be read to answer.
+fn is_by_time(timestamp: i64) -> bool {
+    timestamp >= 0 || timestamp == LARGEST_TIMESTAMP
+}
+
 /// What a timestamp asks for; `None`: a tier that is not there.
 fn query(timestamp: i64, version: i16) -> Result<Option<OffsetQuery>, Fault> {
     Ok(match timestamp {
         -1 => Some(OffsetQuery::Latest),
         -2 => Some(OffsetQuery::Earliest),
-        -3 if version >= 7 => Some(OffsetQuery::MaxTimestamp),
+        LARGEST_TIMESTAMP if version >= 7 => Some(OffsetQuery::MaxTimestamp),
         -4 if version >= 8 => Some(OffsetQuery::Earliest),
         -5 if version >= 9 => None,
         -6 if version >= 11 => None,

@@ -17,7 +17,9 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use crate::context::{Context, DECOMPRESSIONS_AT_A_TIME, LISTS_AT_A_TIME, Limits, Node};
+use crate::context::{
+    Context, DECOMPRESSIONS_AT_A_TIME, LISTS_AT_A_TIME, LOOKUPS_AT_A_TIME, Limits, Node,
+};
 use crate::groups::Coordinator;
 use crate::metrics::{Metrics, engine as engine_figures, http};
 use crate::profile::Rules;
@@ -118,6 +120,7 @@ impl Broker {
             budget: MemoryBudget::new(limits.max_memory_bytes),
             lists: Semaphore::new(LISTS_AT_A_TIME),
             decompressions: Semaphore::new(DECOMPRESSIONS_AT_A_TIME),
+            lookups: Semaphore::new(LOOKUPS_AT_A_TIME),
             metrics: Metrics::default(),
             clock,
             draining,
