@@ -308,3 +308,36 @@ fn lookups_by_time_wait_for_their_turn_and_others_do_not_wait_for_them() {
         assert_eq!(found(client.receive::<ListOffsetsRequest>(7, *id)), (0, 0));
     }
 }
+
+#[test]
+fn a_fetch_that_waits_for_very_much_does_not_read_it_anew_for_each_commit() {
+    let broker = PausedBroker::new();
+    broker.engine.create_topic("t", tidelog::TopicConfig::new(1)).unwrap();
+    let (mut greedy, mut other) = (broker.client(), broker.client());
+    let mut store = |bytes: usize| {
+        let parts = [(0, batch(&"x".repeat(bytes)))];
+        let stored = other.ask(9, &produce(1, &[("t", &parts)]));
+        assert_eq!(stored.responses[0].partition_responses[0].error_code, 0);
+    };
+    store(1_000_000);
+    let partition = FetchPartition::default().with_partition_max_bytes(8 << 20);
+    let topic = FetchTopic::default().with_topic(name("t")).with_partitions(vec![partition]);
+    let request = FetchRequest::default()
+        .with_min_bytes(1_500_000)
+        .with_max_bytes(8 << 20)
+        .with_max_wait_ms(60_000)
+        .with_topics(vec![topic]);
+    let id = greedy.send(12, &request);
+    while broker.context.metrics.waiting_fetches.get() == 0 {
+        std::thread::yield_now();
+    }
+    for _ in 0..50 {
+        store(10);
+    }
+    let read = broker.engine.metrics().fetched_bytes;
+    assert!(read < 4_000_000, "bytes={read}");
+    store(1_000_000);
+    broker.advance(Duration::from_secs(1));
+    let fetched = greedy.receive::<FetchRequest>(12, id);
+    assert!(fetched.responses[0].partitions[0].records.as_ref().unwrap().len() > 2_000_000);
+}

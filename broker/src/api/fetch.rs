@@ -27,6 +27,12 @@ use crate::wire::head::Start;
 
 pub(super) const VERSIONS: (i16, i16) = (4, 18);
 
+/// How long a fetch rests for each byte that it has read and that was not enough: it is never read
+/// faster than 250 MB a second.
+const REST_A_BYTE: Duration = Duration::from_nanos(4);
+/// What is shorter is no rest: timers are not finer.
+const LEAST_REST: Duration = Duration::from_millis(1);
+
 /// One partition to read.
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
@@ -119,10 +125,18 @@ async fn wait_and_read(
             if found.is_enough(terms) {
                 return Some(found);
             }
-            // It is read again then: whoever waits holds no memory that others want.
+            // It is read again then: whoever waits holds no memory that others want, and for much
+            // that is not enough there is a rest, lest each commit has it read anew.
+            let rest = REST_A_BYTE * u32::try_from(bytes_of(&found.reads)).unwrap_or(u32::MAX);
             drop(found);
+            let wake = async {
+                if rest >= LEAST_REST {
+                    let _ = timeout(rest, std::future::pending::<()>()).await;
+                }
+                news.notified().await;
+            };
             tokio::select! {
-                () = news.notified() => {}
+                () = wake => {}
                 () = gone.notified() => return None,
                 _ = draining.wait_for(|&draining| draining) => return None,
             }
@@ -187,11 +201,15 @@ async fn read(context: &Arc<Context>, wanted: &Arc<[Wanted]>, terms: Terms) -> F
         (reads, available)
     };
     let (reads, available_bytes) = off_the_loop(context, work).await;
-    let bytes =
-        reads.iter().map(|read| if let Read::Data { bytes, .. } = read { bytes.len() } else { 0 });
     // Held twice: as it was read, and in the answer.
-    held.shrink_to(2 * bytes.sum::<usize>());
+    held.shrink_to(2 * bytes_of(&reads));
     Found { reads, held, room_bytes, available_bytes }
+}
+
+/// Bytes of all batches that were read.
+fn bytes_of(reads: &[Read]) -> usize {
+    let bytes = |read: &Read| if let Read::Data { bytes, .. } = read { bytes.len() } else { 0 };
+    reads.iter().map(bytes).sum()
 }
 
 fn read_one(
