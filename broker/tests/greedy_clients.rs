@@ -4,7 +4,9 @@
 
 mod common;
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use common::client::{batch, name, produce};
@@ -15,6 +17,7 @@ use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
 use kafka_protocol::messages::*;
 use kafka_protocol::protocol::{Request, StrBytes};
 use tidelog::Record;
@@ -340,4 +343,37 @@ fn a_fetch_that_waits_for_very_much_does_not_read_it_anew_for_each_commit() {
     broker.advance(Duration::from_secs(1));
     let fetched = greedy.receive::<FetchRequest>(12, id);
     assert!(fetched.responses[0].partitions[0].records.as_ref().unwrap().len() > 2_000_000);
+}
+
+#[test]
+fn whoever_asks_for_very_many_groups_locks_the_offsets_of_few_at_a_time() {
+    let broker = TestBroker::new();
+    let groups = &broker.context.groups;
+    let names: Vec<GroupId> = (0..1000).map(|at| GroupId(text(format!("{at:04}")))).collect();
+    // A lock is one of a group, or of others that share it; it is there at once, or not.
+    let lock = |name: &GroupId| {
+        let locked = pin!(groups.lock_offsets(std::iter::once(name.as_str())));
+        match locked.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(locks) => Some(locks),
+            Poll::Pending => None,
+        }
+    };
+    let held = lock(&names[999]).unwrap();
+    let (mut fetches, mut deletes) = (broker.client(), broker.client());
+    let asked = names.iter().map(|name| {
+        OffsetFetchRequestGroup::default().with_group_id(name.clone()).with_topics(None)
+    });
+    let fetch = OffsetFetchRequest::default().with_groups(asked.collect());
+    let fetch = fetches.send(8, &fetch);
+    let delete = DeleteGroupsRequest::default().with_groups_names(names.clone());
+    let delete = deletes.send(2, &delete);
+    // Meanwhile both come to where they wait for the lock that is held.
+    let count = |_| names.iter().filter(|name| lock(name).is_none()).count();
+    let busy = (0..3000).map(count).max().unwrap_or(0);
+    assert!(busy < 300, "groups whose offsets cannot be committed: count={busy}");
+    drop(held);
+    let fetched = fetches.receive::<OffsetFetchRequest>(8, fetch);
+    assert_eq!(fetched.groups.len(), 1000);
+    let deleted = deletes.receive::<DeleteGroupsRequest>(2, delete);
+    assert!(deleted.results.iter().all(|result| result.error_code == 69));
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kafka_protocol::messages::delete_groups_response::DeletableGroupResult;
 use kafka_protocol::messages::{DeleteGroupsRequest, DeleteGroupsResponse, GroupId};
 
-use super::group_parts::code;
+use super::group_parts::{GROUPS_AT_A_TIME, code};
 use crate::context::{Context, off_the_loop};
 
 pub(super) const VERSIONS: (i16, i16) = (0, 2);
@@ -18,14 +18,18 @@ pub(super) async fn answer(
     let mut names: Vec<GroupId> = request.groups_names;
     names.sort();
     names.dedup();
-    let locks = context.groups.lock_offsets(names.iter().map(|name| name.as_str())).await;
-    let work = move |context: &Context| {
-        let _locks = locks;
-        let results = names.into_iter().map(|name| {
-            let deleted = context.groups.delete(&name);
-            DeletableGroupResult::default().with_group_id(name).with_error_code(code(deleted))
-        });
-        results.collect()
-    };
-    DeleteGroupsResponse::default().with_results(off_the_loop(context, work).await)
+    let mut results = Vec::with_capacity(names.len());
+    for some in names.chunks(GROUPS_AT_A_TIME).map(<[GroupId]>::to_vec) {
+        let locks = context.groups.lock_offsets(some.iter().map(|name| name.as_str())).await;
+        let work = move |context: &Context| -> Vec<_> {
+            let _locks = locks;
+            let deleted = some.into_iter().map(|name| {
+                let deleted = context.groups.delete(&name);
+                DeletableGroupResult::default().with_group_id(name).with_error_code(code(deleted))
+            });
+            deleted.collect()
+        };
+        results.extend(off_the_loop(context, work).await);
+    }
+    DeleteGroupsResponse::default().with_results(results)
 }

@@ -8,6 +8,9 @@ use super::Peer;
 use crate::context::Context;
 use crate::groups::{Answer, Waiting};
 
+/// Of how many groups the offsets are locked at a time, where a request has very many.
+pub(super) const GROUPS_AT_A_TIME: usize = 16;
+
 /// The name of a group that may have members.
 ///
 /// # Errors

@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use kafka_protocol::error::ResponseError;
+use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
 use kafka_protocol::messages::offset_fetch_response::{
     OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic, OffsetFetchResponseTopics,
@@ -14,6 +15,7 @@ use kafka_protocol::messages::offset_fetch_response::{
 use kafka_protocol::messages::{OffsetFetchRequest, OffsetFetchResponse, TopicName};
 use tidelog::{GroupError, GroupOffset, Partition};
 
+use super::group_parts::GROUPS_AT_A_TIME;
 use super::text;
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::{Fault, sentence};
@@ -34,53 +36,78 @@ pub(super) async fn answer(
     version: i16,
     request: OffsetFetchRequest,
 ) -> OffsetFetchResponse {
+    if version >= MANY_GROUPS {
+        return OffsetFetchResponse::default().with_groups(groups(context, session, request).await);
+    }
     // What a member was allowed to commit before is seen.
-    let names: Vec<&str> = if version < MANY_GROUPS {
-        vec![&request.group_id]
-    } else {
-        request.groups.iter().map(|group| group.group_id.as_str()).collect()
-    };
-    let locks = context.groups.lock_offsets(names.into_iter()).await;
+    let locks = context.groups.lock_offsets(std::iter::once(request.group_id.as_str())).await;
     let session = session.clone();
     let work = move |context: &Context| {
         let _locks = locks;
-        fetch(context, &session, version, &request)
+        one_group(context, &session, version, &request)
     };
     off_the_loop(context, work).await
 }
 
-fn fetch(
+fn one_group(
     context: &Context,
     session: &Session,
     version: i16,
     request: &OffsetFetchRequest,
 ) -> OffsetFetchResponse {
     let response = OffsetFetchResponse::default();
-    if version < MANY_GROUPS {
-        let asked = request.topics.as_ref().map(|topics| {
-            topics.iter().map(|topic| (&topic.name, topic.partition_indexes.as_slice())).collect()
-        });
-        let wanted = Wanted { group: &request.group_id, stable: request.require_stable };
-        return match committed(context, session, wanted, asked) {
-            Ok(found) => response.with_topics(single(version, found)),
-            Err(fault) if version >= 2 => response.with_error_code(fault.code),
-            Err(_) => response,
-        };
-    }
-    let mut seen = HashSet::new();
-    let groups = request.groups.iter().filter(|group| seen.insert(&group.group_id));
-    let groups = groups.map(|group| {
-        let asked = group.topics.as_ref().map(|topics| {
-            topics.iter().map(|topic| (&topic.name, topic.partition_indexes.as_slice())).collect()
-        });
-        let answer = OffsetFetchResponseGroup::default().with_group_id(group.group_id.clone());
-        let wanted = Wanted { group: &group.group_id, stable: request.require_stable };
-        match committed(context, session, wanted, asked) {
-            Ok(found) => answer.with_topics(several(found)),
-            Err(fault) => answer.with_error_code(fault.code),
-        }
+    let wanted = Wanted { group: &request.group_id, stable: request.require_stable };
+    let asked = request.topics.as_ref().map(|topics| {
+        topics.iter().map(|topic| (&topic.name, topic.partition_indexes.as_slice())).collect()
     });
-    response.with_groups(groups.collect())
+    match committed(context, session, wanted, asked) {
+        Ok(found) => response.with_topics(single(version, found)),
+        Err(fault) if version >= 2 => response.with_error_code(fault.code),
+        Err(_) => response,
+    }
+}
+
+/// Several groups, some at a time: who commits offsets of others does not wait for all of them.
+async fn groups(
+    context: &Arc<Context>,
+    session: &Session,
+    request: OffsetFetchRequest,
+) -> Vec<OffsetFetchResponseGroup> {
+    let stable = request.require_stable;
+    let mut seen = HashSet::new();
+    let mut left = request.groups.into_iter().filter(|group| seen.insert(group.group_id.clone()));
+    let mut answers = Vec::new();
+    loop {
+        let some: Vec<_> = left.by_ref().take(GROUPS_AT_A_TIME).collect();
+        if some.is_empty() {
+            return answers;
+        }
+        let names = some.iter().map(|group| group.group_id.as_str());
+        let locks = context.groups.lock_offsets(names).await;
+        let session = session.clone();
+        let work = move |context: &Context| -> Vec<_> {
+            let _locks = locks;
+            some.iter().map(|group| of_several(context, &session, stable, group)).collect()
+        };
+        answers.extend(off_the_loop(context, work).await);
+    }
+}
+
+fn of_several(
+    context: &Context,
+    session: &Session,
+    stable: bool,
+    group: &OffsetFetchRequestGroup,
+) -> OffsetFetchResponseGroup {
+    let answer = OffsetFetchResponseGroup::default().with_group_id(group.group_id.clone());
+    let wanted = Wanted { group: &group.group_id, stable };
+    let asked = group.topics.as_ref().map(|topics| {
+        topics.iter().map(|topic| (&topic.name, topic.partition_indexes.as_slice())).collect()
+    });
+    match committed(context, session, wanted, asked) {
+        Ok(found) => answer.with_topics(several(found)),
+        Err(fault) => answer.with_error_code(fault.code),
+    }
 }
 
 /// Whose offsets are wanted, and whether only those that no open transaction may change.
