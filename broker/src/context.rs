@@ -1,6 +1,8 @@
 //! What every handler borrows: the engine, the rules, security, limits and figures.
 
+use std::num::NonZero;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use tidelog::clock::Clock;
@@ -22,9 +24,15 @@ pub const NODE_ID: i32 = 1;
 /// Answers that list all there is, and are made at the same time.
 pub const LISTS_AT_A_TIME: usize = 4;
 
-/// Requests whose batches are decompressed at the same time: each may hold what the engine lets one
-/// batch decompress to, 64 MiB.
-pub const DECOMPRESSIONS_AT_A_TIME: usize = 4;
+/// Requests whose batches are decompressed at the same time, where there are fewer processors.
+const LEAST_DECOMPRESSIONS: usize = 4;
+
+/// How many requests have their batches decompressed at the same time. Each may hold what the
+/// engine lets one batch decompress to, 64 MiB; more than there are processors would be no faster.
+#[must_use]
+pub fn decompressions_at_a_time() -> usize {
+    available_parallelism().map_or(0, NonZero::get).max(LEAST_DECOMPRESSIONS)
+}
 
 /// Requests that look for records by time at the same time.
 pub const LOOKUPS_AT_A_TIME: usize = 4;
@@ -65,6 +73,13 @@ pub struct Limits {
     pub drain: Duration,
     /// What holds for consumer groups.
     pub groups: Settings,
+}
+
+impl Limits {
+    /// Connections at a time; as many as 32 bits can count are all.
+    pub(crate) fn connections(&self) -> u32 {
+        u32::try_from(self.max_connections).unwrap_or(u32::MAX)
+    }
 }
 
 impl Default for Limits {

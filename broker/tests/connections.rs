@@ -159,6 +159,16 @@ fn stopping_answers_long_polls_and_closes_idle_connections_at_once() {
 }
 
 #[test]
+fn a_limit_of_connections_above_what_can_be_counted_is_none() {
+    for max_connections in [usize::MAX, 1 << 61, 1 << 32] {
+        let limits = Limits { max_connections, ..Limits::default() };
+        let mut broker = TestBroker::start(Config { limits, ..config() });
+        topics(&mut broker.client(), &[]);
+        broker.stop();
+    }
+}
+
+#[test]
 fn connections_above_the_limit_are_closed_and_room_comes_back() {
     let limits = Limits { max_connections: 2, ..Limits::default() };
     let broker = TestBroker::start(Config { limits, ..config() });

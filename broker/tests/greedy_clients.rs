@@ -23,7 +23,7 @@ use kafka_protocol::protocol::{Request, StrBytes};
 use tidelog::Record;
 use tidelog::record::{BatchBuilder, Codec};
 use tidelog_broker::api::{self, Closing, Peer, Reply};
-use tidelog_broker::context::{DECOMPRESSIONS_AT_A_TIME, LOOKUPS_AT_A_TIME, Session};
+use tidelog_broker::context::{LOOKUPS_AT_A_TIME, Session, decompressions_at_a_time};
 use tidelog_broker::security::sasl::SaslState;
 use tokio::sync::Notify;
 
@@ -254,8 +254,8 @@ fn bomb() -> bytes::Bytes {
 fn compressed_batches_wait_for_their_turn_and_others_do_not_wait_for_them() {
     let broker = TestBroker::new();
     broker.topic("t", 2);
-    let turns = DECOMPRESSIONS_AT_A_TIME.try_into().unwrap();
-    let taken = broker.context.decompressions.try_acquire_many(turns).unwrap();
+    let turns = decompressions_at_a_time();
+    let taken = broker.context.decompressions.try_acquire_many(turns.try_into().unwrap()).unwrap();
     let (mut greedy, mut other) = (broker.client(), broker.client());
     let id = greedy.send(9, &produce(1, &[("t", &[(0, bomb())])]));
     let codes = |answer: ProduceResponse| answer.responses[0].partition_responses[0].error_code;
@@ -266,7 +266,7 @@ fn compressed_batches_wait_for_their_turn_and_others_do_not_wait_for_them() {
     drop(taken);
     assert_eq!(codes(greedy.receive::<ProduceRequest>(9, id)), 0);
     assert_eq!(broker.ends("t"), [1, 20]);
-    assert_eq!(broker.context.decompressions.available_permits(), DECOMPRESSIONS_AT_A_TIME);
+    assert_eq!(broker.context.decompressions.available_permits(), turns);
 }
 
 #[test]

@@ -162,6 +162,7 @@ fn take_range(
 }
 
 /// The fault of bytes that follow the last record, told once: `at` is their end then.
+#[inline(always)]
 pub(super) fn bytes_behind(at: &mut usize, end: usize) -> Option<RecordError> {
     let count_bytes = end - std::mem::replace(at, end);
     (count_bytes > 0).then_some(RecordError::BytesBehindRecords { count_bytes })

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::context::{
-    Context, DECOMPRESSIONS_AT_A_TIME, LISTS_AT_A_TIME, LOOKUPS_AT_A_TIME, Limits, Node,
+    Context, LISTS_AT_A_TIME, LOOKUPS_AT_A_TIME, Limits, Node, decompressions_at_a_time,
 };
 use crate::groups::Coordinator;
 use crate::metrics::{Metrics, engine as engine_figures, http};
@@ -119,13 +119,13 @@ impl Broker {
             limits,
             budget: MemoryBudget::new(limits.max_memory_bytes),
             lists: Semaphore::new(LISTS_AT_A_TIME),
-            decompressions: Semaphore::new(DECOMPRESSIONS_AT_A_TIME),
+            decompressions: Semaphore::new(decompressions_at_a_time()),
             lookups: Semaphore::new(LOOKUPS_AT_A_TIME),
             metrics: Metrics::default(),
             clock,
             draining,
         });
-        let slots = Arc::new(Semaphore::new(limits.max_connections));
+        let slots = Arc::new(Semaphore::new(limits.connections() as usize));
         let accepting = tokio::spawn(listener::accept(
             Arc::clone(&context),
             listener,
@@ -171,9 +171,9 @@ impl Broker {
         self.stop.send_replace(true);
         self.accepting.abort();
         let limits = &self.context.limits;
-        let all = u32::try_from(limits.max_connections).unwrap_or(u32::MAX);
+        let all = limits.connections();
         if timeout(limits.drain, self.slots.acquire_many(all)).await.is_err() {
-            let left = limits.max_connections - self.slots.available_permits();
+            let left = all as usize - self.slots.available_permits();
             tracing::warn!(connections = left, "connections did not end in time and are dropped");
         }
         for task in &self.beside {
