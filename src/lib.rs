@@ -1,81 +1,63 @@
 //! tidelog is an embedded storage engine for transactional partition logs.
 #![cfg_attr(feature = "rocksdb", doc = include_str!("../README.md"))]
 
-mod append;
-mod callback;
-mod catalog;
-mod checkpoint;
-mod cleaner;
-pub mod clock;
+mod base;
 mod commit;
 pub mod config;
-mod describe;
+mod core;
 mod engine;
-pub mod error;
-mod fetch;
-mod freeing;
-mod groups;
-mod handles;
-pub mod io;
-pub mod keyspace;
-mod listen;
+mod index;
 pub mod log;
-mod maintenance;
-pub mod metrics;
-mod offsets;
-pub mod partition;
-pub mod partitioner;
-pub mod producer;
-mod producer_transaction;
+mod open;
+mod read;
 pub mod record;
-mod recovery;
-mod relocation;
-mod retention;
-pub mod rules;
-mod scan;
-mod shared;
-pub mod store;
-mod topics;
-pub mod types;
-mod verify;
-pub mod write_batch;
+mod space;
+mod state;
+mod write;
 
-pub use append::{
-    AppendError, AppendErrorKind, AppendTransaction, CommitError, Committed, CommittedBatch,
-    NotWritten, Refusal,
-};
-pub use catalog::{Partition, Topic, UnknownPartition};
-pub use cleaner::{CleanError, CleanerPass, CleanerPause, CleanerPlan, CleanerRound};
-pub use clock::Clock;
-pub use commit::Ticket;
-pub use config::{EngineConfig, Maintenance, TopicConfig, TopicSettings};
-pub use describe::{LogSpace, PartitionDescription, TopicDescription};
-pub use engine::{Engine, EngineBuilder};
-pub use error::StorageError;
-pub use fetch::{FetchError, FetchOptions, Fetched};
-pub use groups::GroupError;
-pub use handles::{IdempotentProducer, ProduceError, ProducerTransaction, TransactionalProducer};
-pub use listen::Listening;
-pub use maintenance::MaintenanceStep;
-pub use metrics::Metrics;
-pub use offsets::{FoundOffset, ListOffsetError, OffsetQuery};
-pub use partition::EpochEnd;
-pub use partitioner::Partitioner;
-pub use producer::{AbortedTransaction, SequenceError};
-pub use producer_transaction::{
-    ExpireReport, InitProducer, ProducerDescription, ProducerError, ProducerTransactionDescription,
-    StagedOffset,
-};
-pub use record::{Codec, Header, Record, RecordBatch};
-pub use recovery::{OpenError, Recovered};
-pub use retention::{DeleteRecordsError, OffsetTarget, RetentionReport};
-pub use scan::{Scan, ScanError, ScannedRecord, Snapshot};
-pub use shared::{
+pub use base::{clock, error, io, metrics, rules, types};
+pub use index::{keyspace, store, write_batch};
+pub use record::partitioner;
+pub use state::{partition, producer};
+
+pub use crate::core::{
     CleanerLag, GroupOffset, NegativeOffset, ProducerIdError, TooLong, TooManyProducers,
 };
-pub use topics::{AddPartitionsError, AlterTopicError, CreateTopicError, DeleteTopicError};
-pub use types::{
+pub use base::clock::Clock;
+pub use base::error::StorageError;
+pub use base::metrics::Metrics;
+pub use base::types::{
     Durability, Isolation, LeaderEpoch, Offset, TimestampMs, TopicId, TopicName, Visibility,
     Watermarks,
 };
-pub use verify::VerifyReport;
+pub use commit::Ticket;
+pub use config::{EngineConfig, Maintenance, TopicConfig, TopicSettings};
+pub use engine::handles::{
+    IdempotentProducer, ProduceError, ProducerTransaction, TransactionalProducer,
+};
+pub use engine::maintenance::MaintenanceStep;
+pub use engine::{Engine, EngineBuilder};
+pub use open::recovery::{OpenError, Recovered};
+pub use open::verify::VerifyReport;
+pub use read::describe::{LogSpace, PartitionDescription, TopicDescription};
+pub use read::fetch::{FetchError, FetchOptions, Fetched};
+pub use read::listen::Listening;
+pub use read::offsets::{FoundOffset, ListOffsetError, OffsetQuery};
+pub use read::scan::{Scan, ScanError, ScannedRecord, Snapshot};
+pub use record::partitioner::Partitioner;
+pub use record::{Codec, Header, Record, RecordBatch};
+pub use space::cleaner::{CleanError, CleanerPass, CleanerPause, CleanerPlan, CleanerRound};
+pub use space::retention::{DeleteRecordsError, OffsetTarget, RetentionReport};
+pub use state::catalog::{Partition, Topic, UnknownPartition};
+pub use state::partition::EpochEnd;
+pub use state::producer::{AbortedTransaction, SequenceError};
+pub use write::append::{
+    AppendError, AppendErrorKind, AppendTransaction, CommitError, Committed, CommittedBatch,
+    NotWritten, Refusal,
+};
+pub use write::groups::GroupError;
+pub use write::producer_transaction::{
+    ExpireReport, InitProducer, ProducerDescription, ProducerError, ProducerTransactionDescription,
+    StagedOffset,
+};
+pub use write::topics::{AddPartitionsError, AlterTopicError, CreateTopicError, DeleteTopicError};

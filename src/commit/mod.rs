@@ -30,10 +30,10 @@ pub use plan::{FramePlan, Moment, unplaced};
 pub use queue::{CommitQueue, QueueLimits};
 pub use ticket::{Promise, Ticket};
 
-use crate::error::StorageError;
+use crate::base::error::StorageError;
+use crate::base::types::{AppliedCommit, CommitSequence, Durability, TimestampMs};
+use crate::index::write_batch::WriteBatch;
 use crate::log::AppendFailure;
-use crate::types::{AppliedCommit, CommitSequence, Durability, TimestampMs};
-use crate::write_batch::WriteBatch;
 
 /// One commit in the hands of the committer.
 pub trait Change: Send {

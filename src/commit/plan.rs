@@ -1,9 +1,9 @@
 //! The frame that a change plans: its write batch, and the record batches that the write batch points to.
 
-use crate::keyspace::BatchEntry;
+use crate::base::types::{CommitSequence, PayloadLocation, SegmentId, TimestampMs};
+use crate::index::keyspace::BatchEntry;
+use crate::index::write_batch::{Family, ValueAt, WriteBatch};
 use crate::log::{FrameLayout, Payload, frame_layout};
-use crate::types::{CommitSequence, PayloadLocation, SegmentId, TimestampMs};
-use crate::write_batch::{Family, ValueAt, WriteBatch};
 
 /// When a commit is made.
 #[derive(Debug, Clone, Copy)]

@@ -11,11 +11,11 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::plan::{FramePlan, Moment};
 use super::sync::{SyncStage, Unsynced};
 use super::{Change, Effects, Outcome, Verdict};
-use crate::callback::call;
-use crate::error::StorageError;
+use crate::base::callback::call;
+use crate::base::error::StorageError;
+use crate::base::types::{CommitSequence, Durability};
+use crate::index::write_batch::WriteBatch;
 use crate::log::AppendFailure;
-use crate::types::{CommitSequence, Durability};
-use crate::write_batch::WriteBatch;
 
 /// The bounds of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

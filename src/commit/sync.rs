@@ -9,8 +9,8 @@ use parking_lot::{Condvar, Mutex};
 
 use super::queue::{PANICKED, Queued};
 use super::{Effects, Outcome};
-use crate::error::StorageError;
-use crate::types::CommitSequence;
+use crate::base::error::StorageError;
+use crate::base::types::CommitSequence;
 
 #[derive(Default)]
 pub(super) struct SyncStage {

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::{Change, CommitQueue, Effects, FramePlan, Moment, Outcome, QueueLimits, Verdict};
-use crate::error::StorageError;
+use crate::base::error::StorageError;
+use crate::base::types::{AppliedCommit, CommitSequence, Durability, SegmentId, TimestampMs};
+use crate::index::write_batch::{Family, WriteBatch};
 use crate::log::AppendFailure;
-use crate::types::{AppliedCommit, CommitSequence, Durability, SegmentId, TimestampMs};
-use crate::write_batch::{Family, WriteBatch};
 
 type Events = Arc<Mutex<Vec<String>>>;
 

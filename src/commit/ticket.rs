@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::callback::call;
+use crate::base::callback::call;
 
 /// The result of something under way. It can be waited for, polled as a future, or given a
 /// callback; dropping it changes nothing about what is under way.

@@ -8,15 +8,15 @@ use std::thread::{Builder, JoinHandle};
 use parking_lot::Mutex;
 
 use super::{Engine, Inner};
-use crate::clock::{Clock, SystemClock};
+use crate::base::clock::{Clock, SystemClock};
+use crate::base::error::StorageError;
+use crate::base::io::{Files, SystemFiles};
+use crate::base::rules::BrokenRules;
 use crate::config::{EngineConfig, Maintenance};
-use crate::error::StorageError;
-use crate::io::{Files, SystemFiles};
-use crate::maintenance::run_background;
-use crate::recovery::{OpenError, OpenOptions, open};
-use crate::rules::BrokenRules;
-use crate::shared::Shared;
-use crate::store::OpenStore;
+use crate::core::Shared;
+use crate::engine::maintenance::run_background;
+use crate::index::store::OpenStore;
+use crate::open::recovery::{OpenError, OpenOptions, open};
 
 /// Opens an engine with more than a directory and limits.
 #[derive(Debug)]
@@ -118,7 +118,7 @@ impl EngineBuilder {
 
 #[cfg(feature = "rocksdb")]
 fn default_store(config: &EngineConfig) -> Arc<dyn OpenStore> {
-    Arc::new(crate::store::RocksOpener::new(config.block_cache_bytes))
+    Arc::new(crate::index::store::RocksOpener::new(config.block_cache_bytes))
 }
 
 #[cfg(not(feature = "rocksdb"))]

@@ -3,14 +3,14 @@
 use std::ops::ControlFlow;
 
 use super::Engine;
-use crate::catalog::Partition;
-use crate::cleaner::{
+use crate::base::error::StorageError;
+#[cfg(any(test, feature = "test-util"))]
+use crate::base::types::Offset;
+use crate::space::cleaner::{
     CleanError, CleanerPass, CleanerPause, CleanerPlan, CleanerRound, clean_partition, clean_round,
     plan,
 };
-use crate::error::StorageError;
-#[cfg(any(test, feature = "test-util"))]
-use crate::types::Offset;
+use crate::state::catalog::Partition;
 
 impl Engine {
     /// What there is to clean in a partition of a compacted topic, and whether a pass is due.
@@ -83,7 +83,7 @@ impl Engine {
     /// What the storage says.
     #[cfg(any(test, feature = "test-util"))]
     pub fn forget_cleaned(&self, partition: &Partition) -> Result<(), StorageError> {
-        crate::cleaner::forget_cleaned(self.shared(), partition)
+        crate::space::cleaner::forget_cleaned(self.shared(), partition)
     }
 
     /// For tests: moves the log end forward, as if records had been there.
@@ -92,6 +92,6 @@ impl Engine {
     /// What the storage says.
     #[cfg(any(test, feature = "test-util"))]
     pub fn skip_offsets(&self, partition: &Partition, log_end: Offset) -> Result<(), StorageError> {
-        crate::cleaner::skip_offsets(self.shared(), partition, log_end)
+        crate::space::cleaner::skip_offsets(self.shared(), partition, log_end)
     }
 }

@@ -2,6 +2,8 @@
 
 mod builder;
 mod cleaning;
+pub mod handles;
+pub mod maintenance;
 mod producers;
 mod reading;
 mod topics;
@@ -18,29 +20,29 @@ use parking_lot::Mutex;
 
 use builder::shut;
 
-use crate::append::AppendTransaction;
-use crate::callback;
-use crate::catalog::Partition;
-use crate::checkpoint;
+use crate::base::callback;
+use crate::base::error::StorageError;
+use crate::base::metrics::Metrics;
+use crate::base::types::{Offset, TimestampMs, TopicId};
 use crate::commit::Effects;
 use crate::config::EngineConfig;
-use crate::error::StorageError;
-use crate::groups::{
+use crate::core::{GroupOffset, Shared, check_offsets};
+use crate::engine::maintenance::{MaintenanceStep, run_step};
+#[cfg(feature = "rocksdb")]
+use crate::open::recovery::OpenError;
+use crate::open::recovery::{Recovered, end_session};
+use crate::open::verify::{VerifyReport, verify};
+use crate::read::listen::tell_all;
+use crate::space::checkpoint;
+use crate::space::retention::{
+    DeleteRecordsError, OffsetTarget, RetentionReport, delete_records, run_retention,
+};
+use crate::state::catalog::Partition;
+use crate::write::append::AppendTransaction;
+use crate::write::groups::{
     GroupError, Which, commit_group_offsets, group_offset, group_offsets, groups,
     remove_group_offsets,
 };
-use crate::listen::tell_all;
-use crate::maintenance::{MaintenanceStep, run_step};
-use crate::metrics::Metrics;
-#[cfg(feature = "rocksdb")]
-use crate::recovery::OpenError;
-use crate::recovery::{Recovered, end_session};
-use crate::retention::{
-    DeleteRecordsError, OffsetTarget, RetentionReport, delete_records, run_retention,
-};
-use crate::shared::{GroupOffset, Shared, check_offsets};
-use crate::types::{Offset, TimestampMs, TopicId};
-use crate::verify::{VerifyReport, verify};
 
 /// An open engine. Cheap to clone; all clones are the same engine.
 ///

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use super::Engine;
-use crate::catalog::Partition;
-use crate::error::StorageError;
-use crate::handles::{IdempotentProducer, TransactionalProducer};
-use crate::producer::transaction::EndProtocol;
-use crate::producer_transaction::{
+use crate::base::error::StorageError;
+use crate::base::types::{ProducerId, ProducerIdentity};
+use crate::core::GroupOffset;
+use crate::engine::handles::{IdempotentProducer, TransactionalProducer};
+use crate::record::MarkerKind;
+use crate::state::catalog::Partition;
+use crate::state::producer::transaction::EndProtocol;
+use crate::write::producer_transaction::{
     self as transactions, ExpireReport, InitProducer, ProducerDescription, ProducerError,
     ProducerTransactionDescription,
 };
-use crate::record::MarkerKind;
-use crate::shared::GroupOffset;
-use crate::types::{ProducerId, ProducerIdentity};
 
 impl Engine {
     /// A producer whose retried batches are stored once, with a new producer id.
@@ -117,7 +117,7 @@ impl Engine {
     /// [`ProducerError`]; [`ConcurrentTransactions`] where a transaction was open and is aborted
     /// now: the request may be sent again.
     ///
-    /// [`ConcurrentTransactions`]: crate::producer::transaction::ProducerTransactionError
+    /// [`ConcurrentTransactions`]: crate::state::producer::transaction::ProducerTransactionError
     pub fn init_producer(
         &self,
         transactional_id: &str,

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::Engine;
-use crate::catalog::Partition;
-use crate::fetch::{FetchError, FetchOptions, Fetched, fetch};
-use crate::listen::{Listening, listen, wait_for_data};
-use crate::offsets::{FoundOffset, ListOffsetError, OffsetQuery, list_offset};
-use crate::partition::EpochEnd;
-use crate::scan::{Snapshot, snapshot};
-use crate::types::{Isolation, LeaderEpoch, Offset, Visibility, Watermarks};
+use crate::base::types::{Isolation, LeaderEpoch, Offset, Visibility, Watermarks};
+use crate::read::fetch::{FetchError, FetchOptions, Fetched, fetch};
+use crate::read::listen::{Listening, listen, wait_for_data};
+use crate::read::offsets::{FoundOffset, ListOffsetError, OffsetQuery, list_offset};
+use crate::read::scan::{Snapshot, snapshot};
+use crate::state::catalog::Partition;
+use crate::state::partition::EpochEnd;
 
 impl Engine {
     /// Reads whole record batches from `offset` on.

@@ -1,16 +1,16 @@
 //! The engine about topics: making, deleting, growing, changing, finding. Delegates only.
 
 use super::Engine;
-use crate::catalog::Topic;
+use crate::base::error::StorageError;
+use crate::base::types::TopicId;
 use crate::config::{ConfigChange, TopicConfig, TopicSettings};
-use crate::describe::{LogSpace, TopicDescription, describe, log_space};
-use crate::error::StorageError;
-use crate::topics::{
+use crate::read::describe::{LogSpace, TopicDescription, describe, log_space};
+use crate::state::catalog::Topic;
+use crate::write::topics::{
     AddPartitionsError, AlterTopicError, Alteration, CreateTopicError, DeleteTopicError,
     add_partitions, alter_topic, check_add_partitions, check_new_topic, create_topic, delete_topic,
     delete_topic_by_id,
 };
-use crate::types::TopicId;
 
 impl Engine {
     /// Makes a topic. It survives power loss once this returns.

@@ -8,10 +8,10 @@ use std::path::Path;
 
 use super::replay::{FrameReader, Window};
 use super::segment::{HeaderFault, SEGMENT_HEADER_BYTES, Segment, SegmentHeader};
-use crate::error::{Corruption, Place, StorageError};
-use crate::io::Files;
-use crate::rules::{BrokenRules, Rule};
-use crate::types::{EngineId, SegmentId};
+use crate::base::error::{Corruption, Place, StorageError};
+use crate::base::io::Files;
+use crate::base::rules::{BrokenRules, Rule};
+use crate::base::types::{EngineId, SegmentId};
 
 /// A segment that will be read, and where the log leaves it; `None` for the newest.
 pub(super) struct Link {

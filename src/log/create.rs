@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use super::free::{FreeFile, FreeFiles};
 use super::segment::{MAX_SEGMENT_ID, Segment, SegmentHeader, file_name};
-use crate::error::{Corruption, StorageError};
-use crate::io::{File, Files, is_disk_full};
-use crate::rules::{BrokenRules, Rule};
+use crate::base::error::{Corruption, StorageError};
+use crate::base::io::{File, Files, is_disk_full};
+use crate::base::rules::{BrokenRules, Rule};
 
 /// Why a segment did not come into being.
 #[derive(Debug)]

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::segment::{file_name, free_name, parse_file_name, parse_free_name};
-use crate::error::StorageError;
-use crate::io::Files;
-use crate::types::SegmentId;
+use crate::base::error::StorageError;
+use crate::base::io::Files;
+use crate::base::types::SegmentId;
 
 /// The files of a log, each kind by id. Other files are none of ours.
 pub(super) struct Listed {

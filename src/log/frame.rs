@@ -24,7 +24,7 @@
 //! offset, length, leader epoch, magic) are under no sum; who reads a batch stamps them from the
 //! index.
 
-use crate::types::{CommitSequence, EngineId, SegmentId};
+use crate::base::types::{CommitSequence, EngineId, SegmentId};
 
 /// Bytes of a frame before its write batch.
 pub(super) const FRAME_HEADER_BYTES: usize = 68;

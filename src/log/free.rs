@@ -17,10 +17,10 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::LogOptions;
 use super::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, file_name, free_name};
-use crate::error::StorageError;
-use crate::io::Files;
-use crate::rules::{BrokenRules, Rule};
-use crate::types::{EngineId, SegmentId};
+use crate::base::error::StorageError;
+use crate::base::io::Files;
+use crate::base::rules::{BrokenRules, Rule};
+use crate::base::types::{EngineId, SegmentId};
 
 /// What the log holds to be written over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -30,10 +30,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::error::StorageError;
-use crate::io::Files;
-use crate::rules::BrokenRules;
-use crate::types::{AppliedCommit, CommitSequence, EngineId, PayloadLocation};
+use crate::base::error::StorageError;
+use crate::base::io::Files;
+use crate::base::rules::BrokenRules;
+use crate::base::types::{AppliedCommit, CommitSequence, EngineId, PayloadLocation};
 
 pub use frame::{FrameLayout, frame_layout};
 pub use free::FreeSegments;

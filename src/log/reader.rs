@@ -11,9 +11,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::segment::{SEGMENT_HEADER_BYTES, file_name};
-use crate::error::{Corruption, StorageError};
-use crate::io::{File, Files};
-use crate::types::{PayloadLocation, SegmentId};
+use crate::base::error::{Corruption, StorageError};
+use crate::base::io::{File, Files};
+use crate::base::types::{PayloadLocation, SegmentId};
 
 /// How many segments are kept open for reading: well below the usual 1024 descriptors of a process.
 pub const MAX_OPEN_SEGMENTS: usize = 256;

@@ -20,10 +20,10 @@ use super::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader};
 use super::sync::Progress;
 use super::writer::Writer;
 use super::{CommitLog, LogOptions};
-use crate::error::{Corruption, Place, StorageError};
-use crate::io::Files;
-use crate::rules::Rule;
-use crate::types::{AppliedCommit, CommitSequence, EngineId, SegmentId};
+use crate::base::error::{Corruption, Place, StorageError};
+use crate::base::io::Files;
+use crate::base::rules::Rule;
+use crate::base::types::{AppliedCommit, CommitSequence, EngineId, SegmentId};
 
 /// What was found when the log was opened.
 #[derive(Debug, Clone, Copy)]

@@ -10,9 +10,9 @@ use super::frame::{
     PAYLOAD_CRC_AT, PAYLOAD_SUMMED_FROM, table_entries,
 };
 use super::segment::Segment;
-use crate::error::{Corruption, StorageError};
-use crate::rules::{BrokenRules, Rule};
-use crate::types::{AppliedCommit, PayloadLocation};
+use crate::base::error::{Corruption, StorageError};
+use crate::base::rules::{BrokenRules, Rule};
+use crate::base::types::{AppliedCommit, PayloadLocation};
 
 /// Bytes of a file that are looked at in one piece.
 const WINDOW_BYTES: usize = 256 * 1024;

@@ -27,9 +27,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::frame::{u32_at, u64_at};
-use crate::error::StorageError;
-use crate::io::{File, Files};
-use crate::types::{CommitSequence, EngineId, SegmentId};
+use crate::base::error::StorageError;
+use crate::base::io::{File, Files};
+use crate::base::types::{CommitSequence, EngineId, SegmentId};
 
 /// Bytes of the header block; the first frame stands behind it.
 pub const SEGMENT_HEADER_BYTES: u64 = 4096;

@@ -3,7 +3,7 @@
 use super::CommitLog;
 use super::free::FreeSegments;
 use super::writer::Writer;
-use crate::error::StorageError;
+use crate::base::error::StorageError;
 
 /// After a look at the free space, this much may be written before the next one.
 const BYTES_BETWEEN_SPACE_CHECKS: u64 = 16 * 1024 * 1024;

@@ -17,10 +17,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::segment::Segment;
-use crate::error::StorageError;
-use crate::io::is_disk_full;
-use crate::rules::{BrokenRules, Rule};
-use crate::types::CommitSequence;
+use crate::base::error::StorageError;
+use crate::base::io::is_disk_full;
+use crate::base::rules::{BrokenRules, Rule};
+use crate::base::types::CommitSequence;
 
 /// A place in the order of commits, and the bytes of frames up to it since the log was opened.
 #[derive(Debug, Clone, Copy)]

@@ -9,9 +9,9 @@ use super::replay::{FrameReader, Window};
 use super::segment::{SEGMENT_HEADER_BYTES, Segment};
 use super::{CommitLog, LogOptions, NewFrame, Payload, frame_layout};
 use super::{fuzz_decode_frame, fuzz_replay_segment, pack_segments};
-use crate::io::SimulatedDisk;
-use crate::rules::BrokenRules;
-use crate::types::{AppliedCommit, CommitSequence, EngineId, SegmentId};
+use crate::base::io::SimulatedDisk;
+use crate::base::rules::BrokenRules;
+use crate::base::types::{AppliedCommit, CommitSequence, EngineId, SegmentId};
 
 const ENGINE: EngineId = EngineId(0x0123_4567_89ab_cdef);
 const START: usize = SEGMENT_HEADER_BYTES as usize;

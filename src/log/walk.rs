@@ -5,8 +5,8 @@ use super::frame::FrameSeed;
 use super::free::FreeFile;
 use super::replay::{FrameReader, Window};
 use super::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader};
-use crate::error::StorageError;
-use crate::types::SegmentId;
+use crate::base::error::StorageError;
+use crate::base::types::SegmentId;
 
 impl CommitLog {
     /// Shows the encoded write batch of every frame of a segment, in order. Tells whether the

@@ -17,10 +17,10 @@ use super::frame::{
     encode_table_entry, frame_layout, set_crc,
 };
 use super::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader};
-use crate::error::StorageError;
-use crate::io::is_disk_full;
-use crate::rules::Rule;
-use crate::types::{CommitSequence, SegmentId};
+use crate::base::error::StorageError;
+use crate::base::io::is_disk_full;
+use crate::base::rules::Rule;
+use crate::base::types::{CommitSequence, SegmentId};
 
 const PADDING: [u8; FRAME_ALIGNMENT as usize] = [0; FRAME_ALIGNMENT as usize];
 

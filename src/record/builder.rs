@@ -5,7 +5,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::types::{NO_TIMESTAMP, TimestampMs};
+use crate::base::types::{NO_TIMESTAMP, TimestampMs};
 
 use super::attributes::{Attributes, Codec, TimestampType};
 use super::compression::compress;

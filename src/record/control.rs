@@ -9,7 +9,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::types::TimestampMs;
+use crate::base::types::TimestampMs;
 
 use super::builder::BatchBuilder;
 use super::data::Record;

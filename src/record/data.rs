@@ -4,7 +4,7 @@ use std::str::Utf8Error;
 
 use bytes::Bytes;
 
-use crate::types::{NO_TIMESTAMP, Offset, TimestampMs};
+use crate::base::types::{NO_TIMESTAMP, Offset, TimestampMs};
 
 use super::headers::Headers;
 

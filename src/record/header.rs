@@ -1,6 +1,6 @@
 //! The 61 bytes before the records: read into a value, written back, stamped when served.
 
-use crate::types::{LeaderEpoch, Offset, TimestampMs};
+use crate::base::types::{LeaderEpoch, Offset, TimestampMs};
 
 use super::attributes::{Attributes, Codec, TimestampType};
 

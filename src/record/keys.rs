@@ -1,6 +1,6 @@
 //! The keys of a batch's records alone: for who looks at very many records, and at little of each.
 
-use crate::types::Offset;
+use crate::base::types::Offset;
 
 use super::fault::RecordError;
 use super::raw::{bytes_behind, take_key};

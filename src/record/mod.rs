@@ -41,6 +41,7 @@ mod framing;
 mod header;
 mod headers;
 mod keys;
+pub mod partitioner;
 mod raw;
 mod rebuild;
 mod records;

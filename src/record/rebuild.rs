@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 
-use crate::types::{NO_TIMESTAMP, TimestampMs};
+use crate::base::types::{NO_TIMESTAMP, TimestampMs};
 
 use super::attributes::{Codec, TimestampType};
 use super::builder::{BuildError, MAX_BATCH_BYTES};

@@ -4,7 +4,7 @@ use std::iter::FusedIterator;
 
 use bytes::Bytes;
 
-use crate::types::{Offset, TimestampMs};
+use crate::base::types::{Offset, TimestampMs};
 
 use super::attributes::{Codec, TimestampType};
 use super::compression::decompress;

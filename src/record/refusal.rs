@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::types::{Offset, TimestampMs};
+use crate::base::types::{Offset, TimestampMs};
 
 use super::code::ErrorCode;
 use super::fault::RecordError;

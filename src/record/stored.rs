@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::types::TimestampMs;
+use crate::base::types::TimestampMs;
 
 use super::attributes::{Codec, TimestampType};
 use super::crc::exchange;

@@ -39,7 +39,7 @@
 
 use bytes::Bytes;
 
-use crate::types::{NO_TIMESTAMP, TimestampMs};
+use crate::base::types::{NO_TIMESTAMP, TimestampMs};
 
 use super::attributes::{Codec, TimestampType};
 use super::compression::{MAX_DECOMPRESSED_BYTES, decompress};

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::types::{Offset, TimestampMs};
+use crate::base::types::{Offset, TimestampMs};
 
 use super::attributes::{Codec, TimestampType};
 use super::compression::{MAX_STORED_DECOMPRESSED_BYTES, decompress};

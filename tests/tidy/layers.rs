@@ -2,48 +2,23 @@
 
 use super::source::{Finding, Source, behind_bracket, word_at};
 
-/// Each module of the engine with its row and, where modules of one row build on each other, its
-/// step in the row. A module imports from lower rows, and from lower steps of its own row.
+/// Each folder of the engine with its row and, where folders of one row build on each other, its
+/// step in the row. A folder imports from lower rows, and from lower steps of its own row.
 /// docs/design.md draws the same table.
 const LAYERS: &[(&str, u8, u8)] = &[
-    ("types", 0, 0),
-    ("callback", 0, 0),
-    ("rules", 0, 0),
-    ("metrics", 0, 1),
-    ("clock", 0, 1),
-    ("error", 1, 0),
-    ("partitioner", 1, 0),
-    ("write_batch", 1, 1),
-    ("io", 2, 0),
-    ("record", 2, 0),
-    ("config", 3, 0),
-    ("keyspace", 3, 0),
-    ("store", 3, 0),
-    ("log", 3, 0),
-    ("partition", 4, 0),
-    ("producer", 4, 0),
-    ("catalog", 5, 0),
-    ("commit", 5, 0),
-    ("shared", 6, 0),
-    ("topics", 7, 0),
-    ("append", 7, 0),
-    ("fetch", 7, 0),
-    ("describe", 7, 0),
-    ("listen", 7, 0),
-    ("scan", 7, 0),
-    ("offsets", 7, 0),
-    ("retention", 7, 0),
-    ("cleaner", 7, 0),
-    ("relocation", 7, 0),
-    ("freeing", 7, 0),
-    ("checkpoint", 7, 0),
-    ("producer_transaction", 7, 0),
-    ("groups", 7, 0),
-    ("recovery", 7, 0),
-    ("verify", 7, 0),
-    ("maintenance", 8, 0),
-    ("handles", 8, 0),
-    ("engine", 9, 0),
+    ("base", 0, 0),
+    ("record", 1, 0),
+    ("config", 2, 0),
+    ("index", 2, 0),
+    ("log", 2, 0),
+    ("state", 3, 0),
+    ("commit", 4, 0),
+    ("core", 5, 0),
+    ("write", 6, 0),
+    ("read", 6, 0),
+    ("space", 6, 0),
+    ("open", 6, 0),
+    ("engine", 7, 0),
 ];
 
 /// Row and step of a module, or nothing where the table does not know it.
@@ -159,33 +134,27 @@ mod tests {
 
     #[test]
     fn imports_from_lower_rows_and_from_the_own_module_are_right() {
-        let text = "use crate::error::StorageError;\nuse crate::{io::Files, types::{Offset, A}};\n\
-                    use crate::log::frame;\nuse super::segment;\nfn f(x: crate::types::B) {}";
+        let text = "use crate::base::error::A;\nuse crate::{base::io::Files, base::{Offset, A}};\n\
+                    use crate::log::frame;\nuse super::segment;\nfn f(x: crate::base::B) {}";
         assert_eq!(complaints("src/log/writer.rs", text), Vec::<String>::new());
-        assert_eq!(complaints("src/clock.rs", "use crate::types::A;"), Vec::<String>::new());
+        let text = "use crate::base::types::A;";
+        assert_eq!(complaints("src/base/clock.rs", text), Vec::<String>::new());
     }
 
     #[test]
     fn an_import_from_the_own_row_or_above_is_found_in_every_form() {
         for text in [
-            "use crate::store::Store;",
-            "use crate::{types::Offset, store::Store};",
-            "use crate::{\n    types::{A, B},\n    store,\n};",
-            "fn f(x: crate::store::Store) {}",
-            "use super::super::store::Store;",
-            "mod a { use super::super::super::store::Store; }",
+            "use crate::index::Store;",
+            "use crate::{base::Offset, index::Store};",
+            "use crate::{\n    base::{A, B},\n    index,\n};",
+            "fn f(x: crate::index::Store) {}",
+            "use super::super::index::Store;",
+            "mod a { use super::super::super::index::Store; }",
             "use crate::engine::Engine;",
         ] {
             assert_eq!(complaints("src/log/writer.rs", text).len(), 1, "{text}");
         }
-        assert_eq!(complaints("src/append.rs", "use super::fetch::Fetched;").len(), 1);
-    }
-
-    #[test]
-    fn a_step_of_the_own_row_is_below_one_way_only() {
-        assert_eq!(complaints("src/types/ids.rs", "use crate::clock::Clock;").len(), 1);
-        assert_eq!(complaints("src/write_batch.rs", "use crate::error::A;").len(), 0);
-        assert_eq!(complaints("src/error.rs", "use crate::write_batch::A;").len(), 1);
+        assert_eq!(complaints("src/write/a.rs", "use super::super::read::Fetched;").len(), 1);
     }
 
     #[test]

@@ -34,7 +34,7 @@ const FORBIDDEN: &[&str] = &[
 /// The files that name RocksDB: its store, and the tests of what is assumed about it.
 fn names_rocksdb(path: &str) -> bool {
     let file = path.rsplit('/').next().unwrap_or(path);
-    (path.starts_with("src/store/rocks") && path.ends_with(".rs"))
+    (path.starts_with("src/index/store/rocks") && path.ends_with(".rs"))
         || (path.starts_with("tests/") && file.starts_with("rocks"))
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn one_place_writes_and_one_flushes(sources: &[&Source]) -> Vec<Findi
     let store: Vec<&Source> = sources
         .iter()
         .copied()
-        .filter(|source| source.path.starts_with("src/store/rocks"))
+        .filter(|source| source.path.starts_with("src/index/store/rocks"))
         .collect();
     let mut findings = Vec::new();
     for source in &store {
@@ -74,18 +74,22 @@ mod tests {
     use super::*;
 
     fn in_store(text: &str) -> usize {
-        one_place_writes_and_one_flushes(&[&Source::new("src/store/rocks.rs", text)]).len()
+        one_place_writes_and_one_flushes(&[&Source::new("src/index/store/rocks.rs", text)]).len()
     }
 
     #[test]
     fn rocksdb_is_found_outside_of_its_store() {
         let text = "#[cfg(feature = \"rocksdb\")]\nuse rocksdb as r;\n";
-        for path in ["src/engine.rs", "src/store/memory.rs", "examples/a.rs", "tests/append.rs"] {
+        for path in
+            ["src/engine.rs", "src/index/store/memory.rs", "examples/a.rs", "tests/append.rs"]
+        {
             assert_eq!(rocksdb_in_its_store_alone(&Source::new(path, text)).len(), 1, "{path}");
         }
         let module = Source::new("tests/store_conformance.rs", "mod rocksdb { fn f() {} }");
         assert!(rocksdb_in_its_store_alone(&module).is_empty());
-        for path in ["src/store/rocks.rs", "src/store/rocks/options.rs", "tests/rocksdb_a.rs"] {
+        for path in
+            ["src/index/store/rocks.rs", "src/index/store/rocks/options.rs", "tests/rocksdb_a.rs"]
+        {
             assert_eq!(rocksdb_in_its_store_alone(&Source::new(path, text)).len(), 0, "{path}");
         }
     }
@@ -100,8 +104,9 @@ mod tests {
     fn a_second_place_that_writes_or_flushes_is_found_in_another_file_too() {
         assert_eq!(in_store("fn a() { db.write_opt(b, c); db.write(&d) }"), 1);
         assert_eq!(in_store("fn a() { db.flush_cfs_opt(b, c); db.flush_cfs_opt(d, e) }"), 1);
-        let one = Source::new("src/store/rocks.rs", "fn a() { db.write_opt(b, c) }");
-        let other = Source::new("src/store/rocks_options.rs", "fn a() { db.write_without_wal(b) }");
+        let one = Source::new("src/index/store/rocks.rs", "fn a() { db.write_opt(b, c) }");
+        let other =
+            Source::new("src/index/store/rocks_options.rs", "fn a() { db.write_without_wal(b) }");
         assert_eq!(one_place_writes_and_one_flushes(&[&one, &other]).len(), 1);
     }
 

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::thread;
 
 use super::{Step, World, queue, submit, taken};
+use crate::base::types::Durability;
 use crate::commit::Effects;
-use crate::types::Durability;
 
 fn synced(world: &World, name: &'static str) -> Step {
     Step { durability: Durability::Sync, ..Step::new(world, name) }

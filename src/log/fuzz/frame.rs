@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use crate::io::SimulatedDisk;
+use crate::base::io::SimulatedDisk;
+use crate::base::rules::BrokenRules;
+use crate::base::types::{AppliedCommit, CommitSequence, EngineId, SegmentId};
 use crate::log::frame::{
     FRAME_ALIGNMENT, FRAME_HEADER_BYTES, FrameHeader, FrameSeed, MIN_PAYLOAD_BYTES, PAYLOAD_CRC_AT,
     PAYLOAD_SUMMED_FROM, TABLE_ENTRY_BYTES, encode_table_entry, set_crc, table_entries,
 };
 use crate::log::replay::{FrameReader, Window};
 use crate::log::segment::{SEGMENT_HEADER_BYTES, Segment, file_name};
-use crate::rules::BrokenRules;
-use crate::types::{AppliedCommit, CommitSequence, EngineId, SegmentId};
 
 const ENGINE: EngineId = EngineId(1);
 const SEGMENT: SegmentId = SegmentId(1);

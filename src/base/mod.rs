@@ -1,0 +1,9 @@
+//! What everything stands on: words of one meaning, files, time, errors, counters.
+
+pub mod callback;
+pub mod clock;
+pub mod error;
+pub mod io;
+pub mod metrics;
+pub mod rules;
+pub mod types;

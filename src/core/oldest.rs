@@ -1,0 +1,22 @@
+//! The oldest batch of each partition as retention last saw it: what cannot expire costs no read.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+
+use crate::base::types::{PartitionId, TimestampMs};
+use crate::state::partition::RemovalMark;
+
+/// The oldest batch of a partition. It is the oldest for as long as the mark is the partition's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Oldest {
+    /// What the partition showed before the batch was looked up.
+    pub mark: RemovalMark,
+    /// When it was written, as retention counts.
+    pub written_at: TimestampMs,
+    /// Its bytes.
+    pub length_bytes: u64,
+}
+
+/// The oldest batches, by partition: what one run of retention leaves to the next.
+pub type OldestBatches = Mutex<HashMap<PartitionId, Oldest>>;

@@ -1,0 +1,187 @@
+//! A producer with a transactional id: begin, append, send offsets, commit or abort (KIP-98, KIP-447, KIP-890).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::error::ProduceError;
+use super::sequences::Sequences;
+use crate::base::types::{Durability, ProducerIdentity};
+use crate::core::{GroupOffset, Shared, check_offsets};
+use crate::record::{Codec, MarkerKind, Record};
+use crate::state::catalog::Partition;
+use crate::state::producer::transaction::{EndProtocol, ProducerTransactionError};
+use crate::write::append::Committed;
+use crate::write::producer_transaction::{
+    InitProducer, ProducerError, add_partitions_of_append, end_transaction, init_producer,
+    stage_offsets,
+};
+
+/// How often a transactional id is asked for while its open transaction is being aborted. One
+/// request aborts it; more are needed only where others ask for the id too.
+const MAX_TRIES: u32 = 100;
+
+/// A producer with a transactional id: by
+/// [`Engine::transactional_producer`](crate::Engine::transactional_producer).
+#[derive(Debug)]
+pub struct TransactionalProducer {
+    shared: Arc<Shared>,
+    id: String,
+    identity: ProducerIdentity,
+    codec: Codec,
+    sequences: Sequences,
+    /// Whether a transaction was opened and its end is not known to be written.
+    is_unended: bool,
+}
+
+impl TransactionalProducer {
+    pub(crate) fn init(
+        shared: &Arc<Shared>,
+        id: &str,
+        timeout: Duration,
+    ) -> Result<Self, ProducerError> {
+        let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+        let init = InitProducer { timeout_ms, expected: None };
+        let mut tries = 0;
+        let identity = loop {
+            tries += 1;
+            match init_producer(shared, id, init) {
+                Err(ProducerError::Refused(ProducerTransactionError::ConcurrentTransactions))
+                    if tries < MAX_TRIES => {}
+                settled => break settled?,
+            }
+        };
+        Ok(Self {
+            shared: Arc::clone(shared),
+            id: id.to_owned(),
+            identity,
+            codec: Codec::None,
+            sequences: Sequences::default(),
+            is_unended: false,
+        })
+    }
+
+    /// The transactional id.
+    #[must_use]
+    pub fn transactional_id(&self) -> &str {
+        &self.id
+    }
+
+    /// Who it is now: the epoch rises with every transaction.
+    #[must_use]
+    pub fn identity(&self) -> ProducerIdentity {
+        self.identity
+    }
+
+    /// The codec of what is appended from now on; none at first.
+    pub fn set_codec(&mut self, codec: Codec) -> &mut Self {
+        self.codec = codec;
+        self
+    }
+
+    /// Begins a transaction. It costs nothing before something is appended.
+    pub fn begin(&mut self) -> ProducerTransaction<'_> {
+        ProducerTransaction { producer: self, is_open: false }
+    }
+
+    fn end(&mut self, kind: MarkerKind) -> Result<(), ProducerError> {
+        let protocol = EndProtocol::RaisesEpoch;
+        self.identity = end_transaction(&self.shared, &self.id, self.identity, kind, protocol)?;
+        self.sequences.clear();
+        self.is_unended = false;
+        Ok(())
+    }
+}
+
+/// An open producer transaction. Dropping it aborts it.
+#[derive(Debug)]
+#[must_use = "dropping a transaction aborts it"]
+pub struct ProducerTransaction<'a> {
+    producer: &'a mut TransactionalProducer,
+    /// Whether the engine knows of it.
+    is_open: bool,
+}
+
+impl ProducerTransaction<'_> {
+    /// Appends records to any number of partitions, buffered: what makes them last is the commit.
+    /// What was not committed may be given again in the same batches.
+    ///
+    /// # Errors
+    /// [`ProduceError`]; fenced is who finds
+    /// [`ProducerFenced`](ProducerTransactionError::ProducerFenced) or
+    /// [`InvalidProducerEpoch`](ProducerTransactionError::InvalidProducerEpoch) in it.
+    pub fn append<'a>(
+        &mut self,
+        records: impl IntoIterator<Item = (&'a Partition, Vec<Record>)>,
+    ) -> Result<Committed, ProduceError> {
+        let records: Vec<(&Partition, Vec<Record>)> = records.into_iter().collect();
+        let partitions: Vec<Partition> =
+            records.iter().map(|(partition, _)| (*partition).clone()).collect();
+        self.open()?;
+        let producer = &mut *self.producer;
+        let (shared, identity) = (&producer.shared, producer.identity);
+        add_partitions_of_append(shared, &producer.id, identity, &partitions)?;
+        let (id, codec) = (Some(&producer.id[..]), producer.codec);
+        let durability = Durability::Buffered;
+        producer.sequences.append(shared, identity, id, codec, records, durability)
+    }
+
+    /// Has the transaction commit these offsets of a consumer group.
+    ///
+    /// # Errors
+    /// [`ProducerError`].
+    pub fn send_offsets(
+        &mut self,
+        group: &str,
+        offsets: Vec<(Partition, GroupOffset)>,
+    ) -> Result<(), ProducerError> {
+        check_offsets(&offsets).map_err(ProducerError::NegativeOffset)?;
+        self.open()?;
+        let producer = &*self.producer;
+        stage_offsets(&producer.shared, &producer.id, producer.identity, group, offsets, true)
+    }
+
+    /// Commits: records and offsets appear in all partitions and groups in one instant, and
+    /// survive power loss. A transaction that holds nothing is not written.
+    ///
+    /// # Errors
+    /// [`ProducerError`]. After [`ProducerError::NotWritten`] the transaction is still open, and
+    /// is aborted when it is dropped here; who has to know takes the records again.
+    pub fn commit(mut self) -> Result<(), ProducerError> {
+        self.finish(MarkerKind::Commit)
+    }
+
+    /// Aborts: nobody who reads committed data ever sees a record of it.
+    ///
+    /// # Errors
+    /// [`ProducerError`].
+    pub fn abort(mut self) -> Result<(), ProducerError> {
+        self.finish(MarkerKind::Abort)
+    }
+
+    /// What was given up before and could not be aborted must not come into this transaction.
+    fn open(&mut self) -> Result<(), ProducerError> {
+        if !self.is_open && self.producer.is_unended {
+            self.producer.end(MarkerKind::Abort)?;
+        }
+        self.is_open = true;
+        self.producer.is_unended = true;
+        Ok(())
+    }
+
+    fn finish(&mut self, kind: MarkerKind) -> Result<(), ProducerError> {
+        if !self.is_open {
+            return Ok(());
+        }
+        self.producer.end(kind)?;
+        self.is_open = false;
+        Ok(())
+    }
+}
+
+impl Drop for ProducerTransaction<'_> {
+    fn drop(&mut self) {
+        // Nobody is left to tell of an error: the next transaction, the next producer of the id, or
+        // the timeout aborts.
+        let _ = self.finish(MarkerKind::Abort);
+    }
+}

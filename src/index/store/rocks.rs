@@ -1,0 +1,366 @@
+//! The index store in RocksDB: one function writes, without its log; one flushes, all families.
+//!
+//! INVARIANT (S2, S3): `write_opt` is called in [`RocksStore::write`] alone and `flush_cfs_opt` in
+//! [`RocksStore::begin_flush`] alone; nothing else here changes or flushes anything.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Mutex, RwLock};
+use rocksdb::{
+    ColumnFamily, ColumnFamilyDescriptor, DB, FlushOptions, ReadOptions, Snapshot, WriteOptions,
+    properties,
+};
+use self_cell::self_cell;
+
+use super::rocks_options;
+use crate::base::error::StorageError;
+use crate::index::store::{ClosedSnapshot, Direction, OpenStore, Read, Store, Visit};
+use crate::index::write_batch::{Family, Operation, WriteBatch};
+
+/// RocksDB's own family, which holds nothing here and is flushed with the others.
+const DEFAULT_FAMILY: &str = "default";
+
+/// Bytes of a memtable that an operation takes beside its key and value.
+const OPERATION_OVERHEAD_BYTES: usize = 32;
+
+/// Opens index stores in RocksDB.
+#[derive(Debug, Clone)]
+pub struct RocksOpener {
+    block_cache_bytes: u64,
+    max_open_files: Option<u32>,
+}
+
+impl RocksOpener {
+    /// An opener of stores that each take this much memory for blocks that were read.
+    #[must_use]
+    pub fn new(block_cache_bytes: u64) -> Self {
+        Self { block_cache_bytes, max_open_files: None }
+    }
+
+    /// Bounds the files that a store has open; unless it is called, half of what the process may
+    /// have open at all, and 4096 at most.
+    #[must_use]
+    pub fn max_open_files(mut self, count: u32) -> Self {
+        self.max_open_files = Some(count);
+        self
+    }
+}
+
+impl OpenStore for RocksOpener {
+    fn exists(&self, directory: &Path) -> Result<bool, StorageError> {
+        let current: PathBuf = directory.join("CURRENT");
+        current.try_exists().map_err(|error| StorageError::io("look for", &current, error))
+    }
+
+    fn open(&self, directory: &Path, create: bool) -> Result<Arc<dyn Store>, StorageError> {
+        if !create && !self.exists(directory)? {
+            return Err(StorageError::store("open", "there is no store in this directory"));
+        }
+        let mut options = rocks_options::options(self.block_cache_bytes, self.max_open_files)?;
+        options.create_if_missing(create);
+        let names = Family::ALL.iter().map(|family| family.name()).chain([DEFAULT_FAMILY]);
+        let families: Vec<_> =
+            names.map(|name| ColumnFamilyDescriptor::new(name, options.clone())).collect();
+        let database = DB::open_cf_descriptors(&options, directory, families);
+        Ok(Arc::new(RocksStore::new(database.map_err(|error| failure("open", error))?)))
+    }
+}
+
+fn failure(operation: &'static str, error: rocksdb::Error) -> StorageError {
+    StorageError::store(operation, error.into_string())
+}
+
+/// An index store in RocksDB. It is closed once the last snapshot and scan have ended.
+pub struct RocksStore {
+    database: RwLock<Option<Arc<Database>>>,
+    write_options: WriteOptions,
+    /// The first failure of a write or a flush, after which nothing is written.
+    failed: OnceLock<StorageError>,
+    /// Whether a flush was begun and not yet seen to end.
+    flushing: Mutex<bool>,
+    /// Memory of what no flush that was begun holds.
+    fresh_bytes: AtomicU64,
+    /// Memory of what the flush under way holds.
+    flushing_bytes: AtomicU64,
+}
+
+impl RocksStore {
+    fn new(database: DB) -> Self {
+        let mut write_options = WriteOptions::default();
+        write_options.disable_wal(true);
+        write_options.set_sync(false);
+        Self {
+            database: RwLock::new(Some(Arc::new(Database(database)))),
+            write_options,
+            failed: OnceLock::new(),
+            flushing: Mutex::new(false),
+            fresh_bytes: AtomicU64::new(0),
+            flushing_bytes: AtomicU64::new(0),
+        }
+    }
+
+    fn database(&self) -> Result<Arc<Database>, StorageError> {
+        self.database.read().clone().ok_or(StorageError::Closed)
+    }
+
+    fn check_failed(&self) -> Result<(), StorageError> {
+        self.failed.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    fn fail(&self, error: StorageError) -> StorageError {
+        self.failed.get_or_init(|| error).clone()
+    }
+}
+
+impl fmt::Debug for RocksStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RocksStore")
+            .field("failed", &self.failed)
+            .field("unflushed_bytes", &self.unflushed_bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Read for RocksStore {
+    fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        self.database()?.get(family, key, &ReadOptions::default())
+    }
+
+    fn scan(
+        &self,
+        family: Family,
+        begin: &[u8],
+        end: &[u8],
+        direction: Direction,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), StorageError> {
+        let range = Range { family, begin, end, direction };
+        self.database()?.scan(&range, ReadOptions::default(), visit)
+    }
+}
+
+impl Store for RocksStore {
+    fn write(&self, batches: &[&WriteBatch]) -> Result<(), StorageError> {
+        let database = self.database()?;
+        self.check_failed()?;
+        let encoded_bytes: usize = batches.iter().map(|batch| batch.encoded().len()).sum();
+        let mut all = rocksdb::WriteBatch::with_capacity_bytes(encoded_bytes);
+        let mut handles = [None; Family::ALL.len()];
+        let mut handle = |family: Family| {
+            *handles[family as usize - 1].get_or_insert_with(|| database.family(family))
+        };
+        for operation in batches.iter().flat_map(|batch| batch.operations()) {
+            match operation {
+                Operation::Put { family, key, value } => all.put_cf(handle(family), key, value),
+                Operation::Delete { family, key } => all.delete_cf(handle(family), key),
+                Operation::DeleteRange { family, begin, end } => {
+                    all.delete_range_cf(handle(family), begin, end);
+                }
+            }
+        }
+        let memory_bytes = encoded_bytes + all.len() * OPERATION_OVERHEAD_BYTES;
+        if all.is_empty() {
+            return Ok(());
+        }
+        let written = database.0.write_opt(all, &self.write_options);
+        written.map_err(|error| self.fail(failure("write", error)))?;
+        self.fresh_bytes.fetch_add(memory_bytes as u64, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn snapshot(&self) -> Arc<dyn Read> {
+        match self.database() {
+            Ok(database) => Arc::new(RocksSnapshot(SnapshotCell::new(database, |database| {
+                database.0.snapshot()
+            }))),
+            Err(error) => Arc::new(ClosedSnapshot(error)),
+        }
+    }
+
+    fn begin_flush(&self) -> Result<(), StorageError> {
+        let database = self.database()?;
+        self.check_failed()?;
+        let mut flushing = self.flushing.lock();
+        if *flushing {
+            return Err(StorageError::store("flush", "another flush is under way"));
+        }
+        let mut options = FlushOptions::default();
+        options.set_wait(false);
+        let flushed = database.0.flush_cfs_opt(&database.all_families(), &options);
+        flushed.map_err(|error| self.fail(failure("flush", error)))?;
+        *flushing = true;
+        self.flushing_bytes.store(self.fresh_bytes.swap(0, Ordering::SeqCst), Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn is_flushed(&self) -> Result<bool, StorageError> {
+        let database = self.database()?;
+        self.check_failed()?;
+        let mut flushing = self.flushing.lock();
+        if !*flushing {
+            return Ok(true);
+        }
+        // In this order: a flush that fails keeps its memtables, and counts its error first.
+        let waiting = database.immutable_memtables();
+        let errors = database.background_errors();
+        let (waiting, errors) =
+            (waiting.map_err(|error| self.fail(error))?, errors.map_err(|error| self.fail(error))?);
+        if errors > 0 {
+            let reason = format!("a flush or compaction failed in the background: count={errors}");
+            return Err(self.fail(StorageError::store("flush", reason)));
+        }
+        if waiting == 0 {
+            *flushing = false;
+            self.flushing_bytes.store(0, Ordering::SeqCst);
+        }
+        Ok(waiting == 0)
+    }
+
+    fn unflushed_bytes(&self) -> u64 {
+        let fresh = self.fresh_bytes.load(Ordering::SeqCst);
+        fresh + self.flushing_bytes.load(Ordering::SeqCst)
+    }
+
+    fn close(&self) -> Result<(), StorageError> {
+        let database = self.database.write().take();
+        database.map(drop).ok_or(StorageError::Closed)
+    }
+}
+
+/// The open database.
+struct Database(DB);
+
+/// What a scan is to give.
+struct Range<'a> {
+    family: Family,
+    begin: &'a [u8],
+    end: &'a [u8],
+    direction: Direction,
+}
+
+impl Database {
+    fn family(&self, family: Family) -> &ColumnFamily {
+        self.0.cf_handle(family.name()).expect("every family was opened")
+    }
+
+    fn default_family(&self) -> &ColumnFamily {
+        self.0.cf_handle(DEFAULT_FAMILY).expect("RocksDB always has its default family")
+    }
+
+    fn all_families(&self) -> Vec<&ColumnFamily> {
+        let ours = Family::ALL.iter().map(|&family| self.family(family));
+        ours.chain([self.default_family()]).collect()
+    }
+
+    /// Memtables of all families that were switched and are not yet in tables.
+    fn immutable_memtables(&self) -> Result<u64, StorageError> {
+        let mut count = 0;
+        for family in self.all_families() {
+            count += self.property(family, properties::NUM_IMMUTABLE_MEM_TABLE)?;
+        }
+        Ok(count)
+    }
+
+    /// Failures of flushes and compactions. Only the default family counts them.
+    fn background_errors(&self) -> Result<u64, StorageError> {
+        self.property(self.default_family(), properties::BACKGROUND_ERRORS)
+    }
+
+    fn property(
+        &self,
+        family: &ColumnFamily,
+        name: &properties::PropName,
+    ) -> Result<u64, StorageError> {
+        let value = self.0.property_int_value_cf(family, name);
+        let value = value.map_err(|error| failure("read a property", error))?;
+        value.ok_or_else(|| StorageError::store("read a property", name.as_str()))
+    }
+
+    fn get(
+        &self,
+        family: Family,
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> Result<Option<Vec<u8>>, StorageError> {
+        let value = self.0.get_cf_opt(self.family(family), key, options);
+        value.map_err(|error| failure("get", error))
+    }
+
+    fn scan(
+        &self,
+        range: &Range<'_>,
+        mut options: ReadOptions,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), StorageError> {
+        if range.begin >= range.end {
+            return Ok(());
+        }
+        options.set_iterate_lower_bound(range.begin);
+        options.set_iterate_upper_bound(range.end);
+        let mut entries = self.0.raw_iterator_cf_opt(self.family(range.family), options);
+        match range.direction {
+            Direction::Forward => entries.seek(range.begin),
+            Direction::Backward => entries.seek_to_last(),
+        }
+        while let Some((key, value)) = entries.item() {
+            if let ControlFlow::Break(()) = visit(key, value) {
+                return Ok(());
+            }
+            match range.direction {
+                Direction::Forward => entries.next(),
+                Direction::Backward => entries.prev(),
+            }
+        }
+        // The iterator ends in the same way at the bound and at a failure.
+        entries.status().map_err(|error| failure("scan", error))
+    }
+}
+
+self_cell! {
+    struct SnapshotCell {
+        owner: Arc<Database>,
+
+        #[covariant]
+        dependent: Snapshot,
+    }
+}
+
+/// A snapshot with a share of the database that it belongs to.
+struct RocksSnapshot(SnapshotCell);
+
+impl RocksSnapshot {
+    fn options(&self) -> ReadOptions {
+        let mut options = ReadOptions::default();
+        options.set_snapshot(self.0.borrow_dependent());
+        options
+    }
+}
+
+impl fmt::Debug for RocksSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = self.0.borrow_dependent().sequence_number();
+        f.debug_tuple("RocksSnapshot").field(&number).finish()
+    }
+}
+
+impl Read for RocksSnapshot {
+    fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        self.0.borrow_owner().get(family, key, &self.options())
+    }
+
+    fn scan(
+        &self,
+        family: Family,
+        begin: &[u8],
+        end: &[u8],
+        direction: Direction,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), StorageError> {
+        let range = Range { family, begin, end, direction };
+        self.0.borrow_owner().scan(&range, self.options(), visit)
+    }
+}

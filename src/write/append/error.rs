@@ -1,0 +1,310 @@
+//! How an append transaction fails: a batch is not taken; or the commit is refused, not written, or unknown.
+
+use std::fmt;
+
+use super::AppendTransaction;
+use crate::base::error::StorageError;
+use crate::base::types::ProducerId;
+use crate::core::TooManyProducers;
+use crate::record::{AppendRefusal, BuildError, RefusedRecord};
+use crate::state::catalog::Partition;
+use crate::state::partition::OffsetsExhausted;
+use crate::state::producer::SequenceError;
+use crate::state::producer::transaction::ProducerTransactionError;
+
+/// A batch was not taken into the transaction, which is as it was before.
+#[derive(Debug, Clone)]
+pub struct AppendError {
+    /// The partition that it was for.
+    pub partition: Partition,
+    /// Why.
+    pub kind: AppendErrorKind,
+}
+
+/// Why a batch was not taken.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum AppendErrorKind {
+    /// The batch breaks a rule of the format or of its topic.
+    Refused(AppendRefusal),
+    /// The records make no batch.
+    Build(BuildError),
+    /// The batch belongs to a producer transaction, and the append names no transactional id.
+    NoTransactionalId {
+        /// The producer of the batch.
+        producer_id: ProducerId,
+    },
+    /// The topic was deleted since the handle was made, or the handle is of another engine.
+    UnknownPartition,
+    /// The transaction would hold more bytes than one may.
+    TransactionTooLarge {
+        /// The bytes it would hold.
+        bytes: u64,
+        /// The limit, `max_transaction_bytes`.
+        limit_bytes: u64,
+    },
+    /// The transaction would hold more batches than one may.
+    TooManyBatches {
+        /// The limit, `max_batches_per_transaction`.
+        limit: u32,
+    },
+}
+
+/// Why the committer refused a transaction; nothing of it exists.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// A topic was deleted after its batch was added.
+    UnknownPartition {
+        /// The partition.
+        partition: Partition,
+    },
+    /// A partition has no offsets left.
+    OffsetsExhausted {
+        /// The partition.
+        partition: Partition,
+        /// How far it is.
+        source: OffsetsExhausted,
+    },
+    /// A producer may not append its batch now.
+    Sequence {
+        /// The partition.
+        partition: Partition,
+        /// Why.
+        source: SequenceError,
+    },
+    /// The append belongs to no open transaction of its producer.
+    ProducerTransaction {
+        /// The partition that is not in the transaction, where it is about one.
+        partition: Option<Partition>,
+        /// Why.
+        source: ProducerTransactionError,
+    },
+    /// The partitions would have to remember more producers than they may.
+    TooManyProducers(TooManyProducers),
+}
+
+/// Why nothing was written.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum NotWritten {
+    /// The commit queue has no room now.
+    QueueFull {
+        /// Bytes that wait in it.
+        queued_bytes: u64,
+        /// The limit, `commit_queue_bytes`.
+        limit_bytes: u64,
+    },
+    /// The storage cannot take it: the disk is full, or the engine is halted or closed.
+    Storage(StorageError),
+}
+
+/// A transaction was not committed, or nobody knows.
+///
+/// Where nothing was written the transaction comes back, to be tried again or looked at.
+#[derive(Debug)]
+pub enum CommitError {
+    /// It cannot be committed as it is. Nothing of it exists, and it used no offset.
+    Refused {
+        /// Why.
+        reason: Refusal,
+        /// The transaction.
+        transaction: Box<AppendTransaction>,
+    },
+    /// It could not be written. Nothing of it exists, and it used no offset.
+    NotWritten {
+        /// Why.
+        reason: NotWritten,
+        /// The transaction.
+        transaction: Box<AppendTransaction>,
+    },
+    /// It may exist or not: the engine has halted, and reopening it decides.
+    OutcomeUnknown(StorageError),
+}
+
+impl AppendError {
+    /// The code of the Kafka protocol that says the same.
+    #[must_use]
+    pub fn code(&self) -> i16 {
+        match &self.kind {
+            AppendErrorKind::Refused(refusal) => refusal.code().number(),
+            AppendErrorKind::Build(BuildError::TooLarge { .. }) => 10,
+            AppendErrorKind::Build(_) => 87,
+            AppendErrorKind::NoTransactionalId { .. } => 53,
+            AppendErrorKind::UnknownPartition => 3,
+            AppendErrorKind::TransactionTooLarge { .. }
+            | AppendErrorKind::TooManyBatches { .. } => 18,
+        }
+    }
+
+    /// The records that broke a rule of the topic, where it was records.
+    #[must_use]
+    pub fn record_errors(&self) -> &[RefusedRecord] {
+        match &self.kind {
+            AppendErrorKind::Refused(refusal) => refusal.record_errors(),
+            _ => &[],
+        }
+    }
+}
+
+impl Refusal {
+    /// The code of the Kafka protocol that says the same.
+    #[must_use]
+    pub fn code(&self) -> i16 {
+        match self {
+            Self::UnknownPartition { .. } => 3,
+            Self::OffsetsExhausted { .. } => 56,
+            Self::Sequence { source, .. } => source.code(),
+            Self::ProducerTransaction { source, .. } => match source {
+                ProducerTransactionError::InvalidProducerIdMapping { .. } => 49,
+                ProducerTransactionError::PartitionNotAdded { .. } => 48,
+                ProducerTransactionError::ConcurrentTransactions => 51,
+                ProducerTransactionError::EmptyTransactionalId
+                | ProducerTransactionError::TransactionalIdTooLong { .. } => 42,
+                _ => 47,
+            },
+            Self::TooManyProducers(_) => 44,
+        }
+    }
+
+    /// The partition that it is about, if it is about one.
+    #[must_use]
+    pub fn partition(&self) -> Option<&Partition> {
+        match self {
+            Self::UnknownPartition { partition }
+            | Self::OffsetsExhausted { partition, .. }
+            | Self::Sequence { partition, .. } => Some(partition),
+            Self::ProducerTransaction { partition, .. } => partition.as_ref(),
+            Self::TooManyProducers(_) => None,
+        }
+    }
+}
+
+impl CommitError {
+    /// The transaction, where nothing of it was written.
+    #[must_use]
+    pub fn into_transaction(self) -> Option<AppendTransaction> {
+        match self {
+            Self::Refused { transaction, .. } | Self::NotWritten { transaction, .. } => {
+                Some(*transaction)
+            }
+            Self::OutcomeUnknown(_) => None,
+        }
+    }
+
+    /// Whether the same transaction can be committed later without reopening the engine.
+    #[must_use]
+    pub fn is_retriable(&self) -> bool {
+        match self {
+            Self::NotWritten { reason: NotWritten::QueueFull { .. }, .. } => true,
+            Self::NotWritten { reason: NotWritten::Storage(error), .. } => error.is_retriable(),
+            Self::Refused { .. } | Self::OutcomeUnknown(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for AppendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a batch for {} was not taken", self.partition)?;
+        match &self.kind {
+            AppendErrorKind::Refused(_) | AppendErrorKind::Build(_) => Ok(()),
+            AppendErrorKind::NoTransactionalId { producer_id } => write!(
+                f,
+                ": it belongs to a producer transaction, and the append names no transactional id: \
+                 producer_id={producer_id}"
+            ),
+            AppendErrorKind::UnknownPartition => f.write_str(": the topic is gone"),
+            AppendErrorKind::TransactionTooLarge { bytes, limit_bytes } => {
+                write!(f, ": the transaction would be too large: bytes={bytes} limit={limit_bytes}")
+            }
+            AppendErrorKind::TooManyBatches { limit } => {
+                write!(f, ": the transaction has as many batches as it may: limit={limit}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for AppendError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            AppendErrorKind::Refused(refusal) => Some(refusal),
+            AppendErrorKind::Build(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownPartition { partition } => {
+                write!(f, "the topic of a batch is gone: partition={partition}")
+            }
+            Self::OffsetsExhausted { partition, .. } => {
+                write!(f, "a batch gets no offsets: partition={partition}")
+            }
+            Self::Sequence { partition, .. } => {
+                write!(f, "a producer may not append its batch: partition={partition}")
+            }
+            Self::ProducerTransaction { .. } => {
+                f.write_str("the append belongs to no open transaction of its producer")
+            }
+            Self::TooManyProducers(_) => f.write_str("a producer cannot be remembered"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::UnknownPartition { .. } => None,
+            Self::OffsetsExhausted { source, .. } => Some(source),
+            Self::Sequence { source, .. } => Some(source),
+            Self::ProducerTransaction { source, .. } => Some(source),
+            Self::TooManyProducers(source) => Some(source),
+        }
+    }
+}
+
+impl fmt::Display for NotWritten {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::QueueFull { queued_bytes, limit_bytes } => write!(
+                f,
+                "the commit queue is full: queued_bytes={queued_bytes} limit={limit_bytes}"
+            ),
+            Self::Storage(_) => f.write_str("the storage cannot take it"),
+        }
+    }
+}
+
+impl std::error::Error for NotWritten {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::QueueFull { .. } => None,
+            Self::Storage(error) => Some(error),
+        }
+    }
+}
+
+impl fmt::Display for CommitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused { .. } => f.write_str("the transaction was refused; nothing was written"),
+            Self::NotWritten { .. } => f.write_str("the transaction was not written"),
+            Self::OutcomeUnknown(_) => {
+                f.write_str("the transaction may have been written; reopening the engine decides")
+            }
+        }
+    }
+}
+
+impl std::error::Error for CommitError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Refused { reason, .. } => Some(reason),
+            Self::NotWritten { reason, .. } => Some(reason),
+            Self::OutcomeUnknown(error) => Some(error),
+        }
+    }
+}

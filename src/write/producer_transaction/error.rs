@@ -1,0 +1,96 @@
+//! How a request of a producer fails: refused, not written, or unknown.
+
+use std::fmt;
+
+use crate::base::error::StorageError;
+use crate::core::{NegativeOffset, ProducerIdError, TooLong};
+use crate::state::catalog::Partition;
+use crate::state::producer::transaction::ProducerTransactionError;
+
+/// A request of a producer was not carried out, or nobody knows.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum ProducerError {
+    /// The transactional id does not allow it.
+    Refused(ProducerTransactionError),
+    /// A topic was deleted since the handle was made; nothing was added or staged.
+    UnknownPartition {
+        /// The partition.
+        partition: Partition,
+    },
+    /// A name or the metadata of an offset is too long; nothing was staged.
+    TooLong(TooLong),
+    /// An offset of a group is negative; nothing was staged.
+    NegativeOffset(NegativeOffset),
+    /// There are as many transactional ids as there may be.
+    TooManyTransactionalIds {
+        /// The limit, `max_transactional_ids`.
+        limit: u32,
+    },
+    /// No producer id could be given.
+    ProducerId(ProducerIdError),
+    /// The storage could not take it; nothing has changed.
+    NotWritten(StorageError),
+    /// It may be done: the engine has halted, and reopening it decides.
+    OutcomeUnknown(StorageError),
+}
+
+impl ProducerError {
+    /// Whether the same request can succeed later, without reopening the engine.
+    #[must_use]
+    pub fn is_retriable(&self) -> bool {
+        match self {
+            Self::Refused(error) => error.is_retriable(),
+            Self::NotWritten(error) | Self::ProducerId(ProducerIdError::Storage(error)) => {
+                error.is_retriable()
+            }
+            _ => false,
+        }
+    }
+}
+
+impl From<ProducerTransactionError> for ProducerError {
+    fn from(error: ProducerTransactionError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<ProducerIdError> for ProducerError {
+    fn from(error: ProducerIdError) -> Self {
+        Self::ProducerId(error)
+    }
+}
+
+impl fmt::Display for ProducerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(_) => f.write_str("the transactional id does not allow it"),
+            Self::UnknownPartition { partition } => {
+                write!(f, "the topic is gone: partition={partition}")
+            }
+            Self::NegativeOffset(_) => f.write_str("an offset of a group is none"),
+            Self::TooLong(_) => f.write_str("an offset of a group cannot be kept"),
+            Self::TooManyTransactionalIds { limit } => {
+                write!(f, "there are as many transactional ids as there may be: limit={limit}")
+            }
+            Self::ProducerId(_) => f.write_str("no producer id could be given"),
+            Self::NotWritten(_) => f.write_str("it was not written, and nothing has changed"),
+            Self::OutcomeUnknown(_) => {
+                f.write_str("it may have been written; reopening the engine decides")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ProducerError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Refused(source) => Some(source),
+            Self::TooLong(source) => Some(source),
+            Self::NegativeOffset(source) => Some(source),
+            Self::ProducerId(source) => Some(source),
+            Self::NotWritten(source) | Self::OutcomeUnknown(source) => Some(source),
+            Self::UnknownPartition { .. } | Self::TooManyTransactionalIds { .. } => None,
+        }
+    }
+}
