@@ -58,8 +58,8 @@ test-examples:
 		echo "example $$example"; $(CARGO) run --quiet --example $$example; done
 
 test-without-rocksdb:
-	$(CARGO) test --package tidelog $(WITHOUT_ROCKSDB) --lib --test append_and_fetch \
-		--test store_conformance --test golden_records
+	$(CARGO) test --package tidelog $(WITHOUT_ROCKSDB) --lib --test engine --test records \
+		--test store
 
 test-fuzz-corpora:
 ifneq ($(HAS_FUZZ),)
@@ -89,7 +89,7 @@ fuzz: ## fuzz: TARGET=name (all of them without it), SECONDS=60 each; needs nigh
 			fuzz/target/corpus/$$target fuzz/corpus/$$target -- \
 			-max_total_time=$(SECONDS) -timeout=10 -rss_limit_mb=2048 $$dictionary; done
 
-shake: setup ## the tests while the order of their threads is shaken: TEST="maintenance reuse" (or all), ROUNDS=20
+shake: setup ## the tests while the order of their threads is shaken: TEST="commit space/reuse" (or all), ROUNDS=20
 	bash tests/shake/run.sh $(ROUNDS) $(TEST)
 
 bench: setup ## the benchmarks; TIDELOG_BENCH_DIR names a directory on the disk to be measured

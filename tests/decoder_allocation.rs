@@ -2,6 +2,7 @@
 //!
 //! The inputs are recorded batches, right and wrong, and seeded damage of them with the checksum
 //! repaired. What C code allocates is not counted: zstd decompresses into our own buffer here.
+//! A program of its own: it counts with an allocator, which would be that of all tests beside it.
 
 use std::fs;
 

@@ -7,10 +7,15 @@
 //! `TIDELOG_CRASH_SCALE` makes the searches so many times as long.
 #![cfg(feature = "test-util")]
 
+#[cfg(feature = "rocksdb")]
+#[path = "../temporary/mod.rs"]
+mod temporary;
+
 mod damage;
 mod endings;
 mod failure;
 mod faults;
+mod killed_process;
 mod lives;
 mod machine;
 mod making;

@@ -81,14 +81,14 @@ mod tests {
     fn rocksdb_is_found_outside_of_its_store() {
         let text = "#[cfg(feature = \"rocksdb\")]\nuse rocksdb as r;\n";
         for path in
-            ["src/engine.rs", "src/index/store/memory.rs", "examples/a.rs", "tests/append.rs"]
+            ["src/engine.rs", "src/index/store/memory.rs", "examples/a.rs", "tests/a/append.rs"]
         {
             assert_eq!(rocksdb_in_its_store_alone(&Source::new(path, text)).len(), 1, "{path}");
         }
-        let module = Source::new("tests/store_conformance.rs", "mod rocksdb { fn f() {} }");
+        let module = Source::new("tests/store/conformance.rs", "mod rocksdb { fn f() {} }");
         assert!(rocksdb_in_its_store_alone(&module).is_empty());
         for path in
-            ["src/index/store/rocks.rs", "src/index/store/rocks/options.rs", "tests/rocksdb_a.rs"]
+            ["src/index/store/rocks.rs", "src/index/store/rocks/options.rs", "tests/a/rocksdb.rs"]
         {
             assert_eq!(rocksdb_in_its_store_alone(&Source::new(path, text)).len(), 0, "{path}");
         }

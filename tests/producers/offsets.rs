@@ -1,0 +1,71 @@
+//! Offsets of groups inside producer transactions: theirs once it is committed, never after an abort.
+
+use crate::common;
+
+use common::transactions::{offset, producer};
+use common::{TestEngine, one_partition};
+use tidelog::record::MarkerKind;
+use tidelog::{Engine, TopicConfig};
+
+#[test]
+fn offsets_in_a_transaction_are_the_groups_once_it_is_committed_and_never_after_an_abort() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let partition = one_partition(&engine, "t", &[]);
+    let mut producer = producer(&engine, "p");
+    let read =
+        |engine: &Engine| engine.group_offset("g", &partition).unwrap().map(|found| found.offset);
+    for (end, expected) in [(MarkerKind::Abort, None), (MarkerKind::Commit, Some(9))] {
+        let mut transaction = producer.begin();
+        // OFF-06
+        transaction.send_offsets("g", vec![(partition.clone(), offset(5))]).unwrap();
+        transaction.send_offsets("g", vec![(partition.clone(), offset(9))]).unwrap();
+        assert_eq!(read(&engine), None);
+        assert!(engine.is_group_offset_staged("g", &partition));
+        match end {
+            MarkerKind::Abort => transaction.abort().unwrap(),
+            MarkerKind::Commit => transaction.commit().unwrap(),
+        }
+        assert_eq!(read(&engine), expected);
+        assert!(!engine.is_group_offset_staged("g", &partition));
+    }
+}
+
+#[test]
+fn an_offset_that_was_requested_later_stays_when_an_older_transaction_is_committed() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let partition = one_partition(&engine, "t", &[]);
+    let (mut one, mut two) = (producer(&engine, "one"), producer(&engine, "two"));
+    let (mut first, mut second) = (one.begin(), two.begin());
+    first.send_offsets("g", vec![(partition.clone(), offset(10))]).unwrap();
+    second.send_offsets("g", vec![(partition.clone(), offset(5))]).unwrap();
+    second.commit().unwrap();
+    first.commit().unwrap();
+    let found = engine.group_offset("g", &partition).unwrap().map(|found| found.offset);
+    assert_eq!(found, Some(5));
+}
+
+#[test]
+fn offsets_that_are_taken_away_from_a_group_are_taken_out_of_open_transactions_too() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let topic = engine.create_topic("t", TopicConfig::new(2)).unwrap();
+    let [a, b] = [0, 1].map(|index| topic.partition(index).unwrap());
+    let mut producer = producer(&engine, "p");
+    let mut transaction = producer.begin();
+    let all = vec![(a.clone(), offset(1)), (b.clone(), offset(2))];
+    transaction.send_offsets("g", all.clone()).unwrap();
+    transaction.send_offsets("other", all).unwrap();
+    engine.remove_group_offsets("g", vec![a.clone()]).unwrap();
+    let staged = [&a, &b].map(|partition| engine.is_group_offset_staged("g", partition));
+    assert_eq!(staged, [false, true]);
+    engine.remove_group("other").unwrap();
+    transaction.commit().unwrap();
+    assert_eq!(engine.group_offsets("g").unwrap(), [(b, offset(2))]);
+    assert!(engine.group_offsets("other").unwrap().is_empty());
+    drop(producer);
+    drop(engine);
+    test.kill();
+    assert!(!test.open().is_group_offset_staged("g", &a), "nothing is left of it on disk");
+}
