@@ -245,7 +245,6 @@ fn after_a_restart_members_are_unknown_and_join_again_and_their_offsets_are_ther
     assert_eq!(committed(&mut client), 5);
 }
 
-// OFF-09
 #[test]
 fn offsets_of_a_group_expire_an_hour_after_it_became_empty_and_not_before() {
     let hour = Duration::from_secs(3600);

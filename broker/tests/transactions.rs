@@ -213,7 +213,7 @@ fn a_partition_that_was_not_added_refuses_its_request_or_itself_by_the_rule() {
     }
 }
 
-// OFF-04, OFF-08: what was refused is not staged, and what came with it is.
+// What was refused is not staged, and what came with it is.
 #[test]
 fn offsets_of_a_group_come_with_the_commit_and_not_before() {
     let broker = TestBroker::new();

@@ -100,7 +100,6 @@ fn aborted_count(engine: &Engine, partition: &Partition) -> usize {
     engine.fetch(partition, start, FetchOptions::new()).unwrap().aborted.len()
 }
 
-// CMP-06
 #[test]
 fn the_last_sequence_of_a_producer_survives_cleaning_and_a_reopen() {
     let test = TestEngine::new();
@@ -120,7 +119,6 @@ fn the_last_sequence_of_a_producer_survives_cleaning_and_a_reopen() {
     assert_eq!(shape(&engine, &partition), [(1, 0, None), (2, 1, None)]);
 }
 
-// CMP-08
 #[test]
 fn of_a_producer_that_begins_again_and_again_one_header_stays() {
     let test = TestEngine::new();
@@ -139,7 +137,6 @@ fn of_a_producer_that_begins_again_and_again_one_header_stays() {
     assert_eq!(shape(&engine, &partition), [(last - 1, 0, None), (last, 1, None)]);
 }
 
-// CMP-09
 #[test]
 fn markers_are_never_compared_by_their_keys() {
     let test = TestEngine::new();
@@ -162,7 +159,6 @@ fn markers_are_never_compared_by_their_keys() {
     }
 }
 
-// CMP-11
 #[test]
 fn a_pass_that_ends_half_way_leaves_an_aborted_transaction_behind_it_as_it_was() {
     // Memory for two keys.
@@ -184,7 +180,6 @@ fn a_pass_that_ends_half_way_leaves_an_aborted_transaction_behind_it_as_it_was()
     assert_eq!(shape(&engine, &partition), expected);
 }
 
-// CMP-12
 #[test]
 fn an_aborted_record_supersedes_nothing_also_when_it_was_open_during_a_pass() {
     let test = TestEngine::new();
@@ -208,7 +203,6 @@ fn an_aborted_record_supersedes_nothing_also_when_it_was_open_during_a_pass() {
     );
 }
 
-// IDP-15
 #[test]
 fn gaps_that_cleaning_leaves_in_the_sequences_of_a_producer_are_no_fault() {
     let test = TestEngine::new();

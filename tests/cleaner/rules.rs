@@ -61,7 +61,7 @@ fn flip(test: &TestEngine, text: &str) {
 }
 
 #[test]
-fn cmp_01_survivors_more_than_2_31_offsets_apart_keep_their_offsets() {
+fn survivors_more_than_2_31_offsets_apart_keep_their_offsets() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = compacted(&engine, "t");
@@ -76,7 +76,7 @@ fn cmp_01_survivors_more_than_2_31_offsets_apart_keep_their_offsets() {
 }
 
 #[test]
-fn cmp_02_a_log_start_behind_the_cleaned_range_is_where_the_next_pass_begins() {
+fn a_log_start_behind_the_cleaned_range_is_where_the_next_pass_begins() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = compacted(&engine, "t");
@@ -90,7 +90,7 @@ fn cmp_02_a_log_start_behind_the_cleaned_range_is_where_the_next_pass_begins() {
 }
 
 #[test]
-fn cmp_04_one_damaged_partition_stops_no_other_and_is_tried_again_in_every_round() {
+fn one_damaged_partition_stops_no_other_and_is_tried_again_in_every_round() {
     let test = TestEngine::new();
     let engine = test.open();
     let (bad, good) = (compacted(&engine, "bad"), compacted(&engine, "good"));
@@ -122,7 +122,7 @@ fn cmp_04_one_damaged_partition_stops_no_other_and_is_tried_again_in_every_round
 }
 
 #[test]
-fn cmp_05_more_keys_than_memory_holds_are_cleaned_in_several_passes() {
+fn more_keys_than_memory_holds_are_cleaned_in_several_passes() {
     let test = TestEngine::with(|config| config.cleaner_memory_bytes(1000 * 40));
     let engine = test.open();
     let partition = compacted(&engine, "t");
@@ -147,7 +147,7 @@ fn cmp_05_more_keys_than_memory_holds_are_cleaned_in_several_passes() {
 }
 
 #[test]
-fn cmp_14_timestamps_stay_when_the_first_record_of_a_batch_goes() {
+fn timestamps_stay_when_the_first_record_of_a_batch_goes() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = compacted(&engine, "t");
@@ -170,7 +170,7 @@ fn cmp_14_timestamps_stay_when_the_first_record_of_a_batch_goes() {
 }
 
 #[test]
-fn cmp_15_records_deleted_while_a_pass_runs_do_not_come_back() {
+fn records_deleted_while_a_pass_runs_do_not_come_back() {
     for pause_at in 0..2 {
         let test = TestEngine::new();
         let engine = test.open();
@@ -211,7 +211,7 @@ fn cmp_15_records_deleted_while_a_pass_runs_do_not_come_back() {
 }
 
 #[test]
-fn cmp_16_delete_records_and_fetch_into_a_gap_go_on_with_the_next_record() {
+fn delete_records_and_fetch_into_a_gap_go_on_with_the_next_record() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = compacted(&engine, "t");
@@ -232,7 +232,7 @@ fn cmp_16_delete_records_and_fetch_into_a_gap_go_on_with_the_next_record() {
 }
 
 #[test]
-fn cmp_18_a_topic_is_deleted_while_a_pass_runs_and_what_is_made_anew_is_empty() {
+fn a_topic_is_deleted_while_a_pass_runs_and_what_is_made_anew_is_empty() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = compacted(&engine, "t");
@@ -254,7 +254,7 @@ fn cmp_18_a_topic_is_deleted_while_a_pass_runs_and_what_is_made_anew_is_empty() 
 }
 
 #[test]
-fn cmp_20_a_tombstone_goes_with_the_first_pass_after_its_time_however_many_come_before() {
+fn a_tombstone_goes_with_the_first_pass_after_its_time_however_many_come_before() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = compacted(&engine, "t");
@@ -279,7 +279,7 @@ fn cmp_20_a_tombstone_goes_with_the_first_pass_after_its_time_however_many_come_
 }
 
 #[test]
-fn cmp_21_a_record_without_a_key_is_refused_with_its_index_and_an_empty_key_is_a_key() {
+fn a_record_without_a_key_is_refused_with_its_index_and_an_empty_key_is_a_key() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = compacted(&engine, "t");
@@ -293,7 +293,7 @@ fn cmp_21_a_record_without_a_key_is_refused_with_its_index_and_an_empty_key_is_a
 }
 
 #[test]
-fn cmp_23_records_without_a_key_that_a_policy_change_left_behind_are_dropped() {
+fn records_without_a_key_that_a_policy_change_left_behind_are_dropped() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[("min.cleanable.dirty.ratio", "0")]);
@@ -315,7 +315,7 @@ fn cmp_23_records_without_a_key_that_a_policy_change_left_behind_are_dropped() {
 }
 
 #[test]
-fn cmp_25_cmp_27_a_reader_on_a_removed_offset_gets_the_next_record_whatever_its_limit() {
+fn a_reader_on_a_removed_offset_gets_the_next_record_whatever_its_limit() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = compacted(&engine, "t");
@@ -337,7 +337,7 @@ fn cmp_25_cmp_27_a_reader_on_a_removed_offset_gets_the_next_record_whatever_its_
 }
 
 #[test]
-fn con_05_the_cleaner_runs_again_once_the_last_of_its_pauses_is_gone() {
+fn the_cleaner_runs_again_once_the_last_of_its_pauses_is_gone() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = compacted(&engine, "t");

@@ -33,7 +33,6 @@ fn is_closed(error: &CommitError) -> bool {
     )
 }
 
-// CON-01
 #[test]
 fn each_of_many_writers_finds_its_record_at_the_offset_that_it_was_told() {
     let test = TestEngine::in_background();
@@ -188,7 +187,6 @@ fn a_snapshot_taken_among_writers_holds_the_same_transactions_in_all_partitions(
     });
 }
 
-// TXN-09
 #[test]
 fn what_a_fetch_returns_lies_below_the_high_watermark_of_the_same_answer() {
     let test = TestEngine::in_background();
@@ -220,7 +218,6 @@ fn what_a_fetch_returns_lies_below_the_high_watermark_of_the_same_answer() {
     });
 }
 
-// RET-02, the part that needs no retention
 #[test]
 fn a_reader_at_the_end_of_the_log_gets_nothing_or_the_next_record_and_never_an_error() {
     let test = TestEngine::in_background();
@@ -279,7 +276,6 @@ fn churn(engine: &Engine, name: &str) {
     }
 }
 
-// CON-03
 #[test]
 fn appends_topics_settings_syncs_checkpoints_and_a_close_go_on_beside_each_other() {
     for round in 0..5 {

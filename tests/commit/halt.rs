@@ -88,7 +88,7 @@ fn reopened(test: &TestEngine) -> Vec<String> {
     read[0].clone()
 }
 
-// CRH-12, commit log rule E2
+// Commit log rule E2.
 #[test]
 fn a_sync_that_fails_halts_the_whole_engine_and_a_reopen_decides() {
     let test = TestEngine::new();
@@ -155,7 +155,7 @@ fn all_who_wait_for_a_sync_that_fails_are_told_that_nobody_knows() {
     assert!(reopened(&test).len() <= 5);
 }
 
-// CRH-12, commit log rule E3
+// Commit log rule E3.
 #[test]
 fn a_write_that_fails_half_way_halts_the_whole_engine() {
     for after_bytes in [0, 1, 100, 200, 511, 512, 600] {
@@ -191,7 +191,7 @@ fn a_full_disk_that_cannot_be_cut_back_halts_the_engine() {
     }
 }
 
-// TXN-01, commit log rule S6
+// Commit log rule S6.
 #[test]
 fn an_index_that_cannot_be_written_halts_the_engine_and_shows_no_part_of_the_transaction() {
     let test = TestEngine::new();

@@ -23,7 +23,6 @@ fn newest(world: &World) -> (PathBuf, usize) {
     (path, length)
 }
 
-// CRH-01
 #[test]
 fn a_log_cut_at_any_byte_of_its_last_commit_opens_without_that_commit_alone() {
     let mut base = started(1, BrokenRules::NONE);
@@ -47,7 +46,6 @@ fn a_log_cut_at_any_byte_of_its_last_commit_opens_without_that_commit_alone() {
     }
 }
 
-// CRH-13
 #[test]
 fn a_log_cut_in_a_commit_that_a_later_one_proves_synced_is_refused_and_names_it() {
     let mut base = started(1, BrokenRules::NONE);
@@ -215,7 +213,6 @@ pub fn read_misdirected(broken: BrokenRules) -> Result<(), String> {
     }
 }
 
-// CRH-18
 #[test]
 fn bytes_of_another_batch_are_never_served_although_their_checksum_holds() {
     read_misdirected(BrokenRules::NONE).expect("it is an error");

@@ -124,7 +124,6 @@ fn numbers(engine: &Engine, partition: &Partition) -> BTreeMap<u64, Offset> {
     }
 }
 
-// CRH-03
 #[test]
 fn after_each_of_a_hundred_kills_every_transaction_is_whole_or_absent_and_none_is_lost() {
     let mut directory = TemporaryDirectory::new();

@@ -153,7 +153,6 @@ fn sweep(seeds: std::ops::Range<u64>) -> Result<Tried, Failure> {
     }
 }
 
-// CRH-06
 #[test]
 fn a_run_stopped_at_any_call_keeps_every_promise() {
     match Asked::of("sweep") {

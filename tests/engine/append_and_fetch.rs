@@ -176,7 +176,6 @@ fn a_reader_of_synced_data_sees_a_buffered_commit_only_after_a_sync() {
     assert_eq!((high(Visibility::Applied), high(Visibility::Synced)), (1, 1));
 }
 
-// DEC-24
 #[test]
 fn a_fetch_inside_a_batch_serves_it_whole_and_gives_no_record_below_the_offset() {
     let test = TestEngine::new();

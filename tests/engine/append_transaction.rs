@@ -13,7 +13,6 @@ fn read_all(engine: &Engine) -> Vec<Vec<String>> {
     topic.partitions().iter().map(|partition| values_of(engine, partition)).collect()
 }
 
-// TXN-05
 #[test]
 fn each_batch_is_judged_by_itself_and_names_its_partition() {
     let test = TestEngine::new();
@@ -39,7 +38,6 @@ fn each_batch_is_judged_by_itself_and_names_its_partition() {
     assert_eq!(engine.watermarks(&good).unwrap().log_end, 1);
 }
 
-// TXN-07
 #[test]
 fn topics_keys_and_headers_of_equal_length_are_not_mixed_up() {
     let test = TestEngine::new();
@@ -71,7 +69,7 @@ fn what_was_put_into_a_record_comes_out_of_it_also_after_a_kill() {
     let partition = one_partition(&engine, "t", &[]);
     let null = None::<Bytes>;
     let sent = [
-        // DEC-01, DEC-03: null, empty and one byte; order and repeated names kept; an empty name.
+        // Null, empty and one byte; order and repeated names kept; an empty name.
         Record::new("k", "v").header("a", null.clone()).header("b", "").header("c", "x"),
         Record::new("", "").header("k", "1").header("j", "2").header("k", "3").header("", "4"),
         Record::new(null.clone(), null),
@@ -92,7 +90,6 @@ fn what_was_put_into_a_record_comes_out_of_it_also_after_a_kill() {
     assert_eq!(records_of(&engine, &partition).len(), sent.len());
 }
 
-// TXN-04, CRH-16
 #[test]
 fn a_kill_takes_nothing_that_was_acknowledged_and_splits_nothing() {
     for checkpoint_behind in 0..5 {
@@ -222,7 +219,7 @@ fn records_that_cannot_be_taken_leave_no_partition_behind_in_the_transaction() {
     assert!(read_all(&engine).iter().all(|values| *values == ["v"]));
 }
 
-// DEC-19: base offset and leader epoch lie outside of the checksum
+// Base offset and leader epoch lie outside of the checksum.
 #[test]
 fn a_batch_with_a_flipped_bit_is_refused_and_what_the_log_stamps_may_be_anything() {
     let test = TestEngine::new();

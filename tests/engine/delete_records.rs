@@ -38,7 +38,7 @@ fn start_and_end(engine: &Engine, partition: &Partition) -> (i64, i64) {
 }
 
 #[test]
-fn ret_03_a_start_inside_a_batch_gives_the_record_at_it_first_also_compressed_and_after_a_reopen() {
+fn a_start_inside_a_batch_gives_the_record_at_it_first_also_compressed_and_after_a_reopen() {
     for codec in [Codec::None, Codec::Gzip] {
         let test = TestEngine::new();
         let engine = test.open();
@@ -60,7 +60,7 @@ fn ret_03_a_start_inside_a_batch_gives_the_record_at_it_first_also_compressed_an
 }
 
 #[test]
-fn wmk_10_a_partition_emptied_by_a_trim_keeps_its_offsets_through_a_reopen() {
+fn a_partition_emptied_by_a_trim_keeps_its_offsets_through_a_reopen() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine);
@@ -78,7 +78,7 @@ fn wmk_10_a_partition_emptied_by_a_trim_keeps_its_offsets_through_a_reopen() {
 }
 
 #[test]
-fn wmk_13_after_all_was_removed_and_power_was_lost_offsets_go_on() {
+fn after_all_was_removed_and_power_was_lost_offsets_go_on() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine);
@@ -95,7 +95,7 @@ fn wmk_13_after_all_was_removed_and_power_was_lost_offsets_go_on() {
 }
 
 #[test]
-fn ret_10_the_first_call_after_an_open_does_what_it_says() {
+fn the_first_call_after_an_open_does_what_it_says() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine);
@@ -129,7 +129,7 @@ fn a_target_at_the_watermark_is_taken_and_one_beyond_it_or_negative_is_refused()
 }
 
 #[test]
-fn rks_03_a_target_at_or_below_the_start_changes_nothing_and_a_later_one_works() {
+fn a_target_at_or_below_the_start_changes_nothing_and_a_later_one_works() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine);
@@ -204,7 +204,7 @@ fn a_target_that_retention_had_passed_survives_power_loss_too() {
 }
 
 #[test]
-fn wmk_06_the_greatest_timestamp_is_that_of_a_record_that_can_be_read() {
+fn the_greatest_timestamp_is_that_of_a_record_that_can_be_read() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine);
@@ -220,7 +220,7 @@ fn wmk_06_the_greatest_timestamp_is_that_of_a_record_that_can_be_read() {
 }
 
 #[test]
-fn wmk_07_a_lookup_by_time_never_answers_below_the_start() {
+fn a_lookup_by_time_never_answers_below_the_start() {
     for codec in [Codec::None, Codec::Gzip] {
         let test = TestEngine::new();
         let engine = test.open();
@@ -266,7 +266,7 @@ fn a_listener_hears_of_a_moved_start() {
 }
 
 #[test]
-fn ret_01_a_reader_gets_data_or_an_offset_that_is_below_the_start_it_sees_afterwards() {
+fn a_reader_gets_data_or_an_offset_that_is_below_the_start_it_sees_afterwards() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine);

@@ -57,11 +57,9 @@ fn an_empty_partition_has_bounds_and_no_record() {
     assert_eq!(look_up(&engine, &partition, OffsetQuery::Earliest), Some((0, -1)));
     assert_eq!(look_up(&engine, &partition, OffsetQuery::Latest), Some((0, -1)));
     assert_eq!(first_at(&engine, &partition, 0), None);
-    // WMK-06, the part without a trim.
     assert_eq!(of_greatest(&engine, &partition), None);
 }
 
-// WMK-02
 #[test]
 fn the_first_record_at_or_after_a_time_is_found_in_one_batch_and_in_many() {
     let test = TestEngine::new();
@@ -80,7 +78,6 @@ fn the_first_record_at_or_after_a_time_is_found_in_one_batch_and_in_many() {
     }
 }
 
-// WMK-04
 #[test]
 fn the_greatest_time_is_found_at_the_first_record_that_has_it() {
     let test = TestEngine::new();
@@ -94,7 +91,6 @@ fn the_greatest_time_is_found_at_the_first_record_that_has_it() {
     assert_eq!(of_greatest(&engine, &partition), Some((6, 100)));
 }
 
-// WMK-17
 #[test]
 fn records_older_than_the_first_of_their_batch_are_no_trouble() {
     let test = TestEngine::new();
@@ -147,7 +143,6 @@ fn records_without_timestamps_are_found_only_as_the_greatest_of_none() {
     assert_eq!(first_at(&engine, &partition, 0), Some((3, 0)));
 }
 
-// WMK-15
 #[test]
 fn where_the_log_gives_the_time_it_is_the_one_that_is_searched() {
     let test = TestEngine::new();

@@ -50,7 +50,6 @@ fn set(engine: &Engine, topic: &str, name: &str, value: &str) {
     engine.alter_topic(topic, &[ConfigChange { name: name.to_owned(), operation }]).unwrap();
 }
 
-// SIZ-01
 #[test]
 fn a_batch_as_long_as_the_limit_passes_and_one_byte_more_is_refused() {
     let test = TestEngine::new();
@@ -67,7 +66,6 @@ fn a_batch_as_long_as_the_limit_passes_and_one_byte_more_is_refused() {
     assert!(refusal.to_string().contains("size_bytes=1001 limit=1000"), "{refusal}");
 }
 
-// SIZ-01, by records instead of batches
 #[test]
 fn a_record_that_fills_a_batch_exactly_passes_and_one_byte_more_is_refused() {
     let test = TestEngine::new();
@@ -88,7 +86,6 @@ fn records_in(batch: &Bytes) -> Vec<Record> {
     batches.flat_map(|batch| batch.unwrap().records()).map(Result::unwrap).collect()
 }
 
-// SIZ-03
 #[test]
 fn the_limit_is_on_the_batch_as_it_was_sent_and_not_on_what_it_unpacks_to() {
     let test = TestEngine::new();
@@ -125,7 +122,6 @@ fn what_a_batch_unpacks_to_has_a_limit_of_its_own() {
     }
 }
 
-// SIZ-05
 #[test]
 fn a_size_above_four_gigabytes_does_not_wrap() {
     let test = TestEngine::new();
@@ -145,7 +141,6 @@ fn a_size_above_four_gigabytes_does_not_wrap() {
     assert!(append.is_empty());
 }
 
-// SIZ-06
 #[test]
 fn a_limit_that_is_lowered_later_leaves_what_is_stored_readable() {
     let test = TestEngine::new();
@@ -169,7 +164,6 @@ fn a_limit_that_is_lowered_later_leaves_what_is_stored_readable() {
     assert!(engine.verify().unwrap().is_content());
 }
 
-// SIZ-06
 #[test]
 fn a_batch_above_a_limit_that_was_lowered_is_cleaned_and_built_again() {
     let test = TestEngine::new();
@@ -188,7 +182,6 @@ fn a_batch_above_a_limit_that_was_lowered_is_cleaned_and_built_again() {
     assert!(engine.verify().unwrap().is_content());
 }
 
-// SIZ-07
 #[test]
 fn the_limit_holds_for_a_batch_and_not_for_each_of_its_records() {
     let test = TestEngine::new();
@@ -205,7 +198,6 @@ fn the_limit_holds_for_a_batch_and_not_for_each_of_its_records() {
     assert_eq!(log_end(&engine, &partition), 1000);
 }
 
-// SIZ-07
 #[test]
 fn records_are_packed_into_the_fewest_batches_that_the_limit_allows() {
     let test = TestEngine::new();
@@ -220,7 +212,6 @@ fn records_are_packed_into_the_fewest_batches_that_the_limit_allows() {
     assert_eq!(offsets, (0..100).collect::<Vec<_>>());
 }
 
-// SIZ-09
 #[test]
 fn a_fetch_with_too_small_a_limit_gives_exactly_the_first_batch_and_goes_on_behind_it() {
     let test = TestEngine::new();
@@ -272,7 +263,6 @@ fn no_fetch_gives_more_than_the_engine_allows_but_for_one_batch_that_is_larger_b
     assert_eq!([length(0), length(2), length(3)], [1000, 500, 1001]);
 }
 
-// SIZ-10
 #[test]
 fn batches_are_served_as_they_came_and_never_merged() {
     let test = TestEngine::new();

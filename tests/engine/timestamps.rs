@@ -45,7 +45,7 @@ fn a_create_time_batch_is_served_as_it_was_sent_but_for_offset_and_epoch() {
     append_batch(&engine, &partition, batch_of(&at(&[1])));
     let sent = batch_of(&at(&[1000, 10, NOW_MS, 20]));
     let committed = append_batch(&engine, &partition, sent.clone());
-    // WMK-16: there is no log append time to tell.
+    // There is no log append time to tell.
     assert_eq!((committed.append_time, committed.log_append_time), (NOW_MS, None));
     let served = batches_of(&engine, &partition)[1].clone();
     assert_eq!(served.bytes()[8..12], sent[8..12]);
@@ -54,7 +54,6 @@ fn a_create_time_batch_is_served_as_it_was_sent_but_for_offset_and_epoch() {
     assert_eq!(timestamps_of(&engine, &partition), [1, 1000, 10, NOW_MS, 20]);
 }
 
-// WMK-15, WMK-16
 #[test]
 fn a_log_append_time_batch_has_the_clock_of_the_engine_whatever_the_producer_said() {
     let test = TestEngine::new();
@@ -114,7 +113,6 @@ fn a_wrong_maximum_timestamp_of_a_client_is_put_right() {
     assert!(engine.verify().unwrap().is_content());
 }
 
-// DEC-25
 #[test]
 fn a_client_cannot_claim_the_append_time_for_itself() {
     let test = TestEngine::new();

@@ -158,7 +158,6 @@ fn topics_are_listed_by_name_and_keep_their_ids_over_a_reopen() {
     }
 }
 
-// TOP-01
 #[test]
 fn a_topic_that_is_made_anew_starts_at_zero_and_shows_nothing_of_the_old_one() {
     let test = TestEngine::new();
@@ -188,7 +187,6 @@ fn a_topic_that_is_made_anew_starts_at_zero_and_shows_nothing_of_the_old_one() {
     }
 }
 
-// TOP-04, without the kill in the middle
 #[test]
 fn deleting_what_is_not_there_fails_cleanly_however_often() {
     let test = TestEngine::new();
@@ -203,7 +201,6 @@ fn deleting_what_is_not_there_fails_cleanly_however_often() {
     }
 }
 
-// TOP-04
 #[test]
 fn a_deletion_that_is_killed_at_any_step_is_done_or_not_and_the_name_is_free_or_not() {
     let mut crash_points = 0;
@@ -241,7 +238,6 @@ fn a_deletion_that_is_killed_at_any_step_is_done_or_not_and_the_name_is_free_or_
     assert!(crash_points >= 2, "crash_points={crash_points}");
 }
 
-// TOP-06
 #[test]
 fn a_topic_that_is_made_anew_with_fewer_partitions_has_fewer() {
     let test = TestEngine::new();
@@ -272,7 +268,6 @@ fn a_deletion_by_id_leaves_what_was_made_under_the_name_since() {
     assert_eq!(names(&engine), ["t"]);
 }
 
-// TOP-08
 #[test]
 fn growth_leaves_old_partitions_alone_and_new_ones_start_empty() {
     let test = TestEngine::new();
@@ -306,7 +301,6 @@ fn growth_leaves_old_partitions_alone_and_new_ones_start_empty() {
     assert_eq!(read(3), ["new"]);
 }
 
-// TOP-08
 #[test]
 fn a_growth_that_is_killed_at_any_step_is_whole_or_absent() {
     let mut seen = Vec::new();
@@ -405,7 +399,6 @@ fn a_change_of_settings_holds_for_what_is_appended_from_now_on() {
     assert_eq!(values_of(&engine, &partition), ["before"]);
 }
 
-// CMP-21, which holds from the start
 #[test]
 fn a_record_without_a_key_is_refused_on_a_compacted_topic_and_an_empty_key_is_one() {
     let test = TestEngine::new();

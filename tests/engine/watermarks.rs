@@ -41,7 +41,6 @@ fn end(engine: &Engine, partition: &Partition, epoch: i32) -> Option<(i32, i64)>
     end.map(|EpochEnd { leader_epoch, end_offset, .. }| (leader_epoch, end_offset))
 }
 
-// WMK-01
 #[test]
 fn the_high_watermark_is_the_offset_behind_the_last_record() {
     let test = TestEngine::new();

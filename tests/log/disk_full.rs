@@ -40,7 +40,6 @@ fn not_written(outcome: Result<(), CommitError>) -> AppendTransaction {
     *transaction
 }
 
-// CRH-09
 #[test]
 fn what_does_not_fit_is_not_written_and_the_same_transaction_fits_later() {
     let test = TestEngine::new();

@@ -199,7 +199,6 @@ fn error_text(error: &OpenError) -> String {
     }
 }
 
-// CRH-15
 #[test]
 fn a_log_that_is_gone_is_refused_and_what_is_missing_is_named() {
     let test = closed_engine();
@@ -234,7 +233,6 @@ fn engine_with_segments(durability: Durability) -> TestEngine {
     test
 }
 
-// CRH-15
 #[test]
 fn a_newest_file_that_was_cut_to_nothing_loses_only_what_was_never_synced() {
     let test = engine_with_segments(Durability::Buffered);
@@ -252,7 +250,6 @@ fn a_newest_file_that_was_cut_to_nothing_loses_only_what_was_never_synced() {
     assert_eq!(values_of(&engine, &the_partition(&engine)).len(), values.len() + 1);
 }
 
-// CRH-15
 #[test]
 fn a_file_in_the_middle_that_was_cut_or_taken_away_is_refused_and_the_commits_are_named() {
     for vanishes in [true, false] {
@@ -273,7 +270,6 @@ fn a_file_in_the_middle_that_was_cut_or_taken_away_is_refused_and_the_commits_ar
     }
 }
 
-// CRH-15
 #[test]
 fn an_empty_file_more_is_no_trouble() {
     let test = engine_with_segments(Durability::Sync);
@@ -291,7 +287,6 @@ fn an_empty_file_more_is_no_trouble() {
     assert!(test.disk.contents(Path::new("/engine/log/notes.txt")).is_some());
 }
 
-// CRH-05, CRH-10
 #[test]
 fn a_flipped_bit_is_an_error_where_it_lies_and_nowhere_else() {
     let test = TestEngine::new();

@@ -89,7 +89,6 @@ fn a_name_or_metadata_one_byte_above_its_limit_is_refused() {
     assert_eq!(engine.group_offset("g", &topic[0]).unwrap(), Some(offset(1, &note)));
 }
 
-// TOP-02
 #[test]
 fn offsets_go_with_their_topic_and_one_made_anew_has_none() {
     let test = TestEngine::new();
@@ -183,7 +182,6 @@ fn offsets_expire_at_their_time_of_commit_but_for_those_of_the_topics_named() {
     assert!(engine.groups().unwrap().is_empty());
 }
 
-// OFF-01
 #[test]
 fn a_negative_offset_is_refused_and_what_was_committed_before_stays() {
     let test = TestEngine::new();
@@ -203,7 +201,6 @@ fn a_negative_offset_is_refused_and_what_was_committed_before_stays() {
     assert_eq!(engine.group_offset("g", partition).unwrap().unwrap().offset, -5);
 }
 
-// OFF-02
 #[test]
 fn an_offset_behind_the_end_is_kept_and_a_fetch_there_is_out_of_range() {
     let test = TestEngine::new();

@@ -56,7 +56,6 @@ fn end(engine: &Engine, partition: &Partition) -> i64 {
     engine.watermarks(partition).unwrap().log_end
 }
 
-// IDP-01
 #[test]
 fn a_retried_batch_among_the_last_five_is_answered_with_its_first_offsets() {
     let test = TestEngine::new();
@@ -79,7 +78,6 @@ fn a_retried_batch_among_the_last_five_is_answered_with_its_first_offsets() {
     assert_verified(&engine);
 }
 
-// IDP-02
 #[test]
 fn a_retried_batch_older_than_the_last_five_is_refused_and_not_stored() {
     let test = TestEngine::new();
@@ -92,7 +90,6 @@ fn a_retried_batch_older_than_the_last_five_is_refused_and_not_stored() {
     assert_eq!(end(&engine, &partition), 6);
 }
 
-// IDP-04
 #[test]
 fn a_batch_behind_a_gap_is_refused_until_what_is_missing_was_sent() {
     let test = TestEngine::new();
@@ -105,7 +102,6 @@ fn a_batch_behind_a_gap_is_refused_until_what_is_missing_was_sent() {
     assert_eq!(send(&engine, &partition, (1, 0, 6), "v"), Ok(6));
 }
 
-// IDP-05
 #[test]
 fn behind_the_greatest_sequence_comes_zero_and_a_negative_one_is_invalid() {
     let test = TestEngine::new();
@@ -115,7 +111,6 @@ fn behind_the_greatest_sequence_comes_zero_and_a_negative_one_is_invalid() {
     assert_eq!(send(&engine, &partition, (1, 0, 0), "v"), Err(45));
     assert_eq!(send(&engine, &partition, (1, 0, i32::MAX), "v"), Ok(1));
     assert_eq!(send(&engine, &partition, (1, 0, 0), "v"), Ok(2));
-    // IDP-16
     for sequence in [-1, i32::MIN] {
         let mut append = engine.append_transaction();
         let refused = append.batch(&partition, with_sequence(sequence));
@@ -123,7 +118,6 @@ fn behind_the_greatest_sequence_comes_zero_and_a_negative_one_is_invalid() {
     }
 }
 
-// IDP-07
 #[test]
 fn a_new_epoch_begins_at_zero_and_fences_the_one_before() {
     let test = TestEngine::new();
@@ -246,7 +240,6 @@ fn a_batch_of_a_producer_transaction_needs_the_transactional_id() {
     assert!(append.is_empty());
 }
 
-// TOP-07
 #[test]
 fn above_the_limit_new_producers_are_refused_and_known_ones_go_on() {
     let test = TestEngine::with(|config| config.max_producers(2));
@@ -292,7 +285,6 @@ fn a_producer_without_an_epoch_is_fenced_by_the_first_and_known_after_a_restart(
     assert_eq!(code_of(&fenced), 47);
 }
 
-// CRH-08
 #[test]
 fn a_batch_whose_append_stopped_anywhere_is_stored_once_when_it_is_sent_again() {
     let mut stored_before = 0;

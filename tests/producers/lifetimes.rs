@@ -17,7 +17,6 @@ use tidelog::{Durability, Engine, InitProducer, ProduceError, ProducerError, Rec
 
 const DAY_MS: u64 = 86_400_000;
 
-// TXN-14
 #[test]
 fn a_transaction_that_is_open_too_long_is_aborted_and_its_producer_fenced() {
     let test = TestEngine::new();
@@ -104,7 +103,6 @@ fn d1_a_block_of_ids_that_is_not_synced_is_given_out_twice() {
     assert_eq!(draw(), draw());
 }
 
-// IDP-08, IDP-11, IDP-12
 #[test]
 fn a_producer_expires_by_the_engines_clock_and_then_may_go_on_with_any_sequence() {
     let test = TestEngine::with(|config| config.producer_id_expiration_ms(7 * DAY_MS));
@@ -136,7 +134,6 @@ fn a_producer_expires_by_the_engines_clock_and_then_may_go_on_with_any_sequence(
     assert_eq!(ids, [transactional.producer_id], "the marker counts");
 }
 
-// IDP-13
 #[test]
 fn behind_the_last_epoch_comes_a_new_producer_id_also_with_a_transaction_open() {
     let test = TestEngine::new();
@@ -172,7 +169,6 @@ fn behind_the_last_epoch_comes_a_new_producer_id_also_with_a_transaction_open() 
     assert_eq!(committed(&engine, &partition), ["v"]);
 }
 
-// TXN-20
 #[test]
 fn a_fence_that_cannot_be_written_burns_no_epoch_and_an_empty_abort_fences_nobody() {
     let test = TestEngine::new();

@@ -17,7 +17,6 @@ fn offsets_in_a_transaction_are_the_groups_once_it_is_committed_and_never_after_
         |engine: &Engine| engine.group_offset("g", &partition).unwrap().map(|found| found.offset);
     for (end, expected) in [(MarkerKind::Abort, None), (MarkerKind::Commit, Some(9))] {
         let mut transaction = producer.begin();
-        // OFF-06
         transaction.send_offsets("g", vec![(partition.clone(), offset(5))]).unwrap();
         transaction.send_offsets("g", vec![(partition.clone(), offset(9))]).unwrap();
         assert_eq!(read(&engine), None);

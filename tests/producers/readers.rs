@@ -122,7 +122,7 @@ fn scan_at_one_instant(engine: &Engine, topic: &tidelog::Topic) {
     assert!(found.iter().all(|values| *values == found[0]), "a part of a transaction is seen");
 }
 
-// TXN-09 for what is committed: nothing at or above the last stable offset of the same answer.
+// Nothing at or above the last stable offset of the same answer.
 #[test]
 fn a_fetch_of_committed_data_stays_below_the_last_stable_offset_that_it_tells() {
     let test = TestEngine::in_background();

@@ -59,7 +59,6 @@ fn the_end_of_a_transaction_over_a_hundred_partitions_is_one_commit() {
     assert!(partitions.iter().all(|partition| marks(&engine, partition) == (2, 2)));
 }
 
-// TXN-18
 #[test]
 fn what_is_aborted_is_never_read_also_when_the_end_comes_late_or_the_handle_is_dropped() {
     let test = TestEngine::new();
@@ -82,7 +81,6 @@ fn what_is_aborted_is_never_read_also_when_the_end_comes_late_or_the_handle_is_d
     assert_verified(&engine);
 }
 
-// TXN-10
 #[test]
 fn the_list_of_what_is_aborted_covers_the_whole_range_that_is_returned() {
     let test = TestEngine::new();
@@ -105,7 +103,6 @@ fn the_list_of_what_is_aborted_covers_the_whole_range_that_is_returned() {
     assert_eq!(committed(&engine, &partition), ["0", "1", "3"]);
 }
 
-// TXN-11
 #[test]
 fn an_abort_without_data_in_a_partition_leaves_a_marker_and_nothing_to_skip() {
     let test = TestEngine::new();
@@ -127,7 +124,6 @@ fn an_abort_without_data_in_a_partition_leaves_a_marker_and_nothing_to_skip() {
     assert_eq!(committed(&engine, &partition), ["committed"]);
 }
 
-// TXN-12
 #[test]
 fn of_three_transactions_of_one_producer_in_one_fetch_only_the_aborted_one_is_skipped() {
     let test = TestEngine::new();
@@ -143,7 +139,6 @@ fn of_three_transactions_of_one_producer_in_one_fetch_only_the_aborted_one_is_sk
     assert_eq!(aborted_of(&engine, &partition, 0), [(producer.identity().producer_id, 2)]);
 }
 
-// TXN-16
 #[test]
 fn an_end_that_is_asked_for_again_is_a_success_and_the_other_end_is_not() {
     let test = TestEngine::new();
@@ -263,7 +258,6 @@ fn records_deleted_inside_an_open_transaction_leave_the_rest_of_it_unstable() {
     assert_verified(&test.open());
 }
 
-// WMK-09, WMK-12
 #[test]
 fn fetches_and_lookups_of_committed_data_end_before_the_first_record_of_an_open_transaction() {
     let test = TestEngine::new();

@@ -13,7 +13,6 @@ fn read(batch: Bytes) -> Vec<Record> {
     batch.records().map(|record| record.expect("a good record")).collect()
 }
 
-// DEC-04
 #[test]
 fn the_size_told_before_is_the_size_written_over_every_step_of_a_length() {
     let values: [Option<Vec<u8>>; 7] = [

@@ -29,7 +29,6 @@ fn code(batch: Bytes) -> ErrorCode {
     refusal(batch).code()
 }
 
-// DEC-01
 #[test]
 fn null_empty_and_full_header_values_come_back_apart() {
     let record = Record::new("k", "v")
@@ -45,7 +44,6 @@ fn null_empty_and_full_header_values_come_back_apart() {
     assert!(batch.ends_with(&[6, 2, b'a', 1, 2, b'b', 0, 2, b'c', 2, b'x']));
 }
 
-// DEC-03
 #[test]
 fn headers_keep_their_order_and_repeated_and_empty_names() {
     let names = ["k", "j", "k", ""];
@@ -71,7 +69,6 @@ fn a_header_name_that_is_no_text_is_kept_and_says_so() {
     assert_eq!(headers[1].name_str(), Ok("n"));
 }
 
-// DEC-05
 #[test]
 fn a_count_of_two_billion_without_records_is_refused() {
     for last_offset_delta in [0, i32::MAX - 1, i32::MAX] {
@@ -85,7 +82,6 @@ fn a_count_of_two_billion_without_records_is_refused() {
     assert!(validate_append(RawBatch::of(&[record(0, 0)]).bytes(), &AppendRules::new(NOW)).is_ok());
 }
 
-// DEC-07
 #[test]
 fn a_negative_count_is_refused() {
     for record_count in [-1, i32::MIN] {
@@ -96,7 +92,6 @@ fn a_negative_count_is_refused() {
     }
 }
 
-// DEC-08
 #[test]
 fn timestamps_that_lie_decades_apart_in_one_batch_are_exact() {
     for timestamps in [[0, 1_800_000_000_000, 5], [1 << 40, 0, -1], [0, i64::MAX, i64::MIN]] {
@@ -113,7 +108,6 @@ fn timestamps_that_lie_decades_apart_in_one_batch_are_exact() {
     }
 }
 
-// DEC-09
 #[test]
 fn a_record_length_past_the_end_of_the_batch_is_refused() {
     let good = record(0, 0);
@@ -133,7 +127,6 @@ fn a_record_that_ends_before_its_length_is_refused() {
     assert_eq!(refusal(batch), RecordError::Record { index: 0, fault }.into());
 }
 
-// DEC-11
 #[test]
 fn a_last_offset_delta_that_is_not_the_count_less_one_is_refused() {
     for last_offset_delta in [5, -1, 1] {
@@ -146,7 +139,6 @@ fn a_last_offset_delta_that_is_not_the_count_less_one_is_refused() {
     }
 }
 
-// DEC-12
 #[test]
 fn an_empty_batch_is_refused_from_a_client_and_readable_where_a_cleaner_left_it() {
     for last_offset_delta in [-1, 0] {
@@ -165,7 +157,6 @@ fn an_empty_batch_is_refused_from_a_client_and_readable_where_a_cleaner_left_it(
     assert_eq!(batches[1].records().next().unwrap().unwrap().offset, 13);
 }
 
-// DEC-14
 #[test]
 fn a_second_batch_is_refused_and_a_start_of_one_is_corrupt() {
     let one = RawBatch::of(&[record(0, 0), record(0, 1)]).bytes();
@@ -178,7 +169,6 @@ fn a_second_batch_is_refused_and_a_start_of_one_is_corrupt() {
     }
 }
 
-// DEC-15
 #[test]
 fn offset_deltas_out_of_order_or_with_gaps_are_refused_but_read_back() {
     for deltas in [[0, 2, 1], [0, 1, 3], [0, 0, 1], [1, 2, 3], [0, 1, -2]] {
@@ -190,7 +180,6 @@ fn offset_deltas_out_of_order_or_with_gaps_are_refused_but_read_back() {
     }
 }
 
-// DEC-16
 #[test]
 fn the_builder_counts_the_last_offset() {
     let records: Vec<_> = (0..3).map(|_| Record::new("k", "v").timestamp(NOW)).collect();
@@ -203,7 +192,6 @@ fn the_builder_counts_the_last_offset() {
     assert_eq!((header.base_offset(), header.last_offset()), (1000, 1002));
 }
 
-// DEC-18
 #[test]
 fn damage_inside_a_batch_is_an_error_and_never_a_short_list() {
     let records: Vec<_> = (0..5).map(|index| record(0, index)).collect();
@@ -223,7 +211,6 @@ fn damage_inside_a_batch_is_an_error_and_never_a_short_list() {
     }
 }
 
-// DEC-19
 #[test]
 fn every_flipped_bit_under_the_checksum_is_found_and_those_before_it_do_not_matter() {
     let batch = RawBatch::of(&[record(0, 0)]).bytes().to_vec();
@@ -241,7 +228,6 @@ fn every_flipped_bit_under_the_checksum_is_found_and_those_before_it_do_not_matt
     assert_eq!(RecordBatch::parse(stamped.into()).unwrap().verify_crc(), Ok(()));
 }
 
-// DEC-21
 #[test]
 #[cfg(feature = "snappy")]
 fn snappy_in_blocks_and_raw_short_and_long_read_the_same() {
@@ -262,7 +248,6 @@ fn snappy_in_blocks_and_raw_short_and_long_read_the_same() {
     }
 }
 
-// DEC-23
 #[test]
 #[cfg(feature = "lz4")]
 fn an_lz4_frame_is_refused_for_a_wrong_content_checksum_and_may_have_none() {
@@ -285,7 +270,6 @@ fn an_lz4_frame_is_refused_for_a_wrong_content_checksum_and_may_have_none() {
     }
 }
 
-// DEC-25
 #[test]
 fn a_client_that_claims_append_time_is_refused_or_its_bit_is_cleared() {
     let mut batch = RawBatch::of(&[record(0, 0), record(5, 1)]);

@@ -143,7 +143,7 @@ fn f3_a_snapshot_that_began_before_a_deletion_ends_with_what_it_was_promised() {
 }
 
 #[test]
-fn rks_11_what_a_snapshot_holds_comes_back_once_it_is_dropped() {
+fn what_a_snapshot_holds_comes_back_once_it_is_dropped() {
     let test = small();
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);

@@ -53,7 +53,7 @@ fn batch(bytes: usize) -> Bytes {
 }
 
 #[test]
-fn ret_14_a_topic_of_which_nine_tenths_were_deleted_gives_their_space_back() {
+fn a_topic_of_which_nine_tenths_were_deleted_gives_their_space_back() {
     let test = TestEngine::new();
     let engine = test.open();
     let topic = engine.create_topic("t", TopicConfig::new(1)).unwrap();

@@ -56,7 +56,7 @@ fn a_batch_exactly_as_old_as_the_limit_stays_and_goes_a_millisecond_later() {
 }
 
 #[test]
-fn ret_06_a_timestamp_far_in_the_future_pins_nothing() {
+fn a_timestamp_far_in_the_future_pins_nothing() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = partition(&engine, "t", &[("retention.ms", "1000")]);
@@ -72,7 +72,7 @@ fn ret_06_a_timestamp_far_in_the_future_pins_nothing() {
 }
 
 #[test]
-fn ret_11_each_round_of_data_goes_without_a_restart() {
+fn each_round_of_data_goes_without_a_restart() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = partition(&engine, "t", &[("retention.ms", "1000")]);
@@ -89,7 +89,7 @@ fn ret_11_each_round_of_data_goes_without_a_restart() {
 }
 
 #[test]
-fn ret_13_a_clock_that_steps_back_lets_nothing_young_expire() {
+fn a_clock_that_steps_back_lets_nothing_young_expire() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = partition(&engine, "t", &[("retention.ms", "600000")]);
@@ -102,7 +102,7 @@ fn ret_13_a_clock_that_steps_back_lets_nothing_young_expire() {
 }
 
 #[test]
-fn wmk_15_a_topic_with_the_logs_time_expires_and_is_looked_up_by_it() {
+fn a_topic_with_the_logs_time_expires_and_is_looked_up_by_it() {
     let test = TestEngine::new();
     let engine = test.open();
     let settings = [("message.timestamp.type", "LogAppendTime"), ("retention.ms", "1000")];
@@ -118,7 +118,7 @@ fn wmk_15_a_topic_with_the_logs_time_expires_and_is_looked_up_by_it() {
 }
 
 #[test]
-fn ret_08_by_size_the_start_never_passes_what_readers_may_see_and_0_empties_the_log() {
+fn by_size_the_start_never_passes_what_readers_may_see_and_0_empties_the_log() {
     let test = TestEngine::new();
     let engine = test.open();
     let settings = [("retention.ms", "-1"), ("retention.bytes", "1")];

@@ -93,7 +93,6 @@ fn offset(engine: &Engine, partition: &Partition, query: OffsetQuery) -> Option<
     found.expect("the partition exists").map(|found| found.offset)
 }
 
-// RKS-01
 fn a_partition_never_shows_records_of_its_neighbours(place: &Place) {
     let engine = place.open();
     let names = ["a", "ab", "a-1"];
@@ -124,7 +123,6 @@ fn a_partition_never_shows_records_of_its_neighbours(place: &Place) {
     check(&place.open());
 }
 
-// RKS-01
 fn a_partition_never_shows_records_of_neighbours_that_are_gone(place: &Place) {
     let engine = place.open();
     for round in 0..3 {
@@ -146,7 +144,6 @@ fn a_partition_never_shows_records_of_neighbours_that_are_gone(place: &Place) {
     assert_eq!((report.partition_count, report.record_count), (18, 18 * 70));
 }
 
-// RKS-03, the part that needs no trim
 fn deleting_what_is_empty_leaves_all_else_as_it_is(place: &Place) {
     let engine = place.open();
     let kept = one_partition(&engine, "kept", &[]);
@@ -163,7 +160,7 @@ fn deleting_what_is_empty_leaves_all_else_as_it_is(place: &Place) {
     assert!(engine.verify().unwrap().is_content());
 }
 
-// RKS-07, by what is found; `benches/fetch.rs` has the times
+// By what is found; `benches/fetch.rs` has the times.
 fn seeks_are_right_behind_many_trims_and_one_large_one(place: &Place) {
     let engine = place.open();
     let partition = one_partition(&engine, "t", &[]);
@@ -193,7 +190,6 @@ fn seeks_are_right_behind_many_trims_and_one_large_one(place: &Place) {
     check(&engine, &partition);
 }
 
-// RKS-05
 fn a_cursor_that_is_made_anew_gives_nothing_below_a_trim_and_a_snapshot_goes_on(place: &Place) {
     let engine = place.open();
     let partition = one_partition(&engine, "t", &[("retention.ms", "-1")]);
@@ -210,7 +206,6 @@ fn a_cursor_that_is_made_anew_gives_nothing_below_a_trim_and_a_snapshot_goes_on(
     assert!(engine.fetch(&partition, 499, FetchOptions::new()).is_err());
 }
 
-// RKS-06
 fn a_snapshot_shows_what_the_cleaner_removes_under_it(place: &Place) {
     let engine = place.open();
     let settings = [("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0")];
@@ -271,7 +266,6 @@ fn a_scan_goes_on_over_what_is_deleted_and_flushed_meanwhile(place: &Place) {
     assert!(rest.iter().zip(10..).all(|(record, i)| record.offset == i && record.timestamp == i));
 }
 
-// RKS-09
 fn thousands_of_partitions_are_read_within_the_bytes_that_were_asked_for(place: &Place) {
     let engine = place.open();
     let topic = engine.create_topic("t", TopicConfig::new(2000)).unwrap();
@@ -292,7 +286,7 @@ fn thousands_of_partitions_are_read_within_the_bytes_that_were_asked_for(place: 
     assert_eq!(engine.verify().unwrap().batch_count, 0);
 }
 
-// TXN-04: there is one mode, and one cut over all families
+// There is one mode, and one checkpoint over all families.
 fn every_cut_of_checkpoints_and_kills_is_replayed_to_the_same_end(place: &Place) {
     let mut engine = place.open();
     engine.create_topic("t", TopicConfig::new(3)).unwrap();
@@ -328,7 +322,6 @@ fn an_index_that_was_flushed_is_read_after_a_clean_close_without_a_replay(place:
     assert_eq!(values_of(&engine, &partition).len(), 100);
 }
 
-// CRH-10
 #[cfg(feature = "rocksdb")]
 #[test]
 fn a_damaged_table_of_the_index_is_an_error_and_never_the_end_of_the_data() {

@@ -322,7 +322,7 @@ fn scan_count(
     Ok(count)
 }
 
-// RKS-12: the first seek fails, or a step does, in either direction; what begins anew is right.
+// The first seek fails, or a step does, in either direction; what begins anew is right.
 #[test]
 fn a_damaged_table_gives_errors_and_never_less_than_there_was() {
     for (place, damaged) in [(100, 0), (200_000, ENTRY_COUNT / 2)] {

@@ -39,7 +39,7 @@ def read(topic, isolation):
 
 
 def end_behind_the_marker(topic):
-    """TXN-17: one record and its marker make an end of 2, and the client comes to it."""
+    """One record and its marker make an end of 2, and the client comes to it."""
     consumer = Consumer(SERVER | {"group.id": "ends", "enable.partition.eof": True, "isolation.level": "read_committed"})
     consumer.assign([TopicPartition(topic, 0, 0)])
     while (message := consumer.poll(20)) is not None and not message.error():
@@ -50,7 +50,7 @@ def end_behind_the_marker(topic):
 
 
 def group_behind_a_trim(admin, topic):
-    """RET-05: what a group has committed was deleted since, and it goes on at the new beginning."""
+    """What a group has committed was deleted since, and it goes on at the new beginning."""
     if not hasattr(admin, "delete_records"):
         return  # Version 2.4.0 cannot ask for it.
     admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])[topic].result(30)

@@ -41,7 +41,7 @@ def read(topic, isolation):
 
 
 def group_behind_a_trim(admin, topic):
-    """RET-05: what a group has committed was deleted since, and it goes on at the new beginning."""
+    """What a group has committed was deleted since, and it goes on at the new beginning."""
     admin.create_topics([NewTopic(topic, 1, 1)])
     sender = KafkaProducer(bootstrap_servers=rows.BOOTSTRAP, enable_idempotence=False)
     [future.get(30) for future in [sender.send(topic, value=b"v", partition=0) for _ in range(10)]]
@@ -63,7 +63,7 @@ def group_behind_a_trim(admin, topic):
 
 
 def end_behind_the_marker(topic):
-    """TXN-17: one record and its marker make an end of 2, and the client comes to it."""
+    """One record and its marker make an end of 2, and the client comes to it."""
     consumer = KafkaConsumer(bootstrap_servers=rows.BOOTSTRAP, isolation_level="read_committed", fetch_max_wait_ms=20)
     place = TopicPartition(topic, 0)
     consumer.assign([place])
