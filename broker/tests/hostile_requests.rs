@@ -2,6 +2,7 @@
 //! served.
 //!
 //! Some seconds by default; `TIDELOG_HOSTILE_SECONDS` makes it longer.
+//! A program of its own: it counts the panics and the memory of the whole process.
 #![expect(clippy::unwrap_used, reason = "a test ends by it")]
 
 mod common;

@@ -1,5 +1,6 @@
 //! The broker is killed in the middle of a load, fifty times: every request is whole or absent in
 //! all its partitions, every acknowledged one is there, offsets continue, and clients go on.
+//! A program of its own: its load would slow the clocks of the tests beside it.
 #![cfg(feature = "rocksdb")]
 #![expect(clippy::unwrap_used, reason = "a test ends by it")]
 

@@ -2,7 +2,7 @@
 //! is asked is answered, and can be read.
 #![expect(clippy::unwrap_used, reason = "a test ends by it")]
 
-mod common;
+use crate::common;
 
 use bytes::Bytes;
 use common::client::{batch, name, produce};

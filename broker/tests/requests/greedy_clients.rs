@@ -2,7 +2,7 @@
 //! may be, and answers that are longer than their questions.
 #![expect(clippy::unwrap_used, reason = "a test ends by it")]
 
-mod common;
+use crate::common;
 
 use std::pin::pin;
 use std::sync::Arc;

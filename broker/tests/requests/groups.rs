@@ -1,7 +1,7 @@
 //! Consumer groups over loopback: what raw requests are answered, and when. Time stands still until
 //! a test moves it.
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 use std::time::Duration;

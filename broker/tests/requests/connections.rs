@@ -1,7 +1,7 @@
 //! Connections: answers in order, limits, logins, TLS, figures, and the end of the broker.
 #![expect(clippy::unwrap_used, reason = "a test ends by it")]
 
-mod common;
+use crate::common;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,7 +1,7 @@
 //! Producer ids and transactions over the wire: both protocols, fencing, offsets, and what readers see.
 #![expect(clippy::unwrap_used, reason = "a test ends by it")]
 
-mod common;
+use crate::common;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

@@ -1,6 +1,6 @@
 //! DescribeLogDirs: sizes of partitions that are there and may be described, and the disk under them.
 
-mod common;
+use crate::common;
 
 use common::client::{batch, name, produce};
 use common::{TestBroker, config};

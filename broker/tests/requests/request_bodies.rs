@@ -1,6 +1,6 @@
 //! Request bodies: what the walk over a body lets through, the decoder reads to the same end.
 
-mod common;
+use crate::common;
 
 use bytes::{Buf, Bytes};
 use common::bodies::{Dice, written};

@@ -1,7 +1,7 @@
 //! Produce: one request is one append transaction, or stands partition by partition when told so.
 #![expect(clippy::unwrap_used, reason = "a test ends by it")]
 
-mod common;
+use crate::common;
 
 use bytes::Bytes;
 use common::client::{batch, batch_of, name, produce};

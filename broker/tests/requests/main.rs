@@ -1,0 +1,13 @@
+//! What raw requests are answered, in which order, and what one client can take of the time and memory of all.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod connections;
+mod greedy_clients;
+mod groups;
+mod log_dirs;
+mod long_texts;
+mod produce;
+mod request_bodies;
+mod transactions;
