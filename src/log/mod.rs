@@ -1,7 +1,7 @@
 //! The commit log: every commit is one frame in it, written once, synced once, and never moved.
 //!
 //! It is the redo log of the index and the home of the record batches at the same time. The rules
-//! W, R and E that the comments name are those of docs/design.md.
+//! W that the comments name are those of docs/format.md, R and E those of docs/design.md.
 //!
 //! One committer at a time calls [`CommitLog::place_group`] and [`CommitLog::append_group`]; all
 //! else may be called by anyone at any time.
