@@ -45,10 +45,8 @@ build_broker() {
         return
     fi
     export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$HOME/.cache/tidelog-target}"
-    if command -v ccache >/dev/null; then
-        export CC="${CC:-ccache cc}" CXX="${CXX:-ccache c++}" CCACHE_NOHASHDIR=1
-    fi
-    cargo build --quiet --manifest-path "$root/Cargo.toml" --package tidelog-broker
+    bash "$root/.ci/rocksdb" with \
+        cargo build --quiet --manifest-path "$root/Cargo.toml" --package tidelog-broker
     # A copy: another build may replace the file while brokers are started from it.
     program="$scratch/tidelog-broker"
     cp "$CARGO_TARGET_DIR/debug/tidelog-broker" "$program"
