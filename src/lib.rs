@@ -1,5 +1,6 @@
 //! tidelog is an embedded storage engine for transactional partition logs.
 #![cfg_attr(feature = "rocksdb", doc = include_str!("../README.md"))]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod base;
 mod commit;
