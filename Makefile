@@ -13,6 +13,9 @@ WITH_ROCKSDB := bash .ci/rocksdb with
 BUILD := $(WITH_ROCKSDB) $(CARGO)
 # One set of features for all that is built of the workspace, so that one build serves tests and examples.
 WORKSPACE := --workspace --features tidelog/test-util
+# Checking and documenting link nothing: a folder that is named keeps RocksDB from being compiled.
+WITHOUT_LIBRARY := env -u ROCKSDB_STATIC ROCKSDB_LIB_DIR=/nonexistent
+OLDEST_RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 WITHOUT_ROCKSDB := --no-default-features --features test-util,gzip,snappy,lz4,zstd
 DENY_WARNINGS := -- --deny warnings
 EXAMPLES = $(basename $(notdir $(wildcard examples/*.rs)))
@@ -29,8 +32,8 @@ TEST ?=
 ROUNDS ?= 20
 
 .PHONY: help setup demo test test-default test-examples test-without-rocksdb test-fuzz-corpora \
-	lint doc fuzz shake bench check-rocksdb check-msrv check-package check-semver \
-	public-api check-public-api
+	lint doc fuzz shake bench check-rocksdb check-oldest-rust check-docs-rs check-package \
+	check-semver public-api check-public-api
 
 help: ## list the recipes
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 30
@@ -95,3 +98,36 @@ bench: setup ## the benchmarks; TIDELOG_BENCH_DIR names a directory on the disk 
 
 check-rocksdb: setup ## compile RocksDB the crate's own way as well (35 CPU minutes), and compare the symbols
 	bash .ci/rocksdb compare
+
+check-oldest-rust: ## the workspace as it ships compiles with the oldest Rust that Cargo.toml names
+	@if rustup toolchain list 2>/dev/null | grep -q '^$(OLDEST_RUST)-'; then \
+		$(WITHOUT_LIBRARY) $(CARGO) +$(OLDEST_RUST) check --locked --workspace; \
+	else \
+		echo "Rust $(OLDEST_RUST) is not installed: the check is made with $$(rustc --version)"; \
+		$(BUILD) check --locked --workspace; fi
+
+check-docs-rs: ## the documentation as docs.rs makes it: all features with labels, no C++; needs nightly
+	@if $(CARGO) +nightly --version >/dev/null 2>&1; then \
+		RUSTDOCFLAGS="--cfg docsrs --deny warnings" $(WITHOUT_LIBRARY) \
+			$(CARGO) +nightly doc --workspace --all-features --no-deps; \
+	else \
+		echo "nightly Rust is missing: the documentation was not made as docs.rs makes it"; fi
+
+check-package: setup ## the packages of both crates, compiled from what would be published
+	$(BUILD) package --locked --workspace
+
+# The first tag of a release is what later ones are compared with.
+check-semver: setup ## no change of the engine breaks what the last release promised; needs cargo-semver-checks
+	@release="$$(git tag --list 'v[0-9]*' --sort=-version:refname | head -n 1)"; \
+	if [ -z "$$release" ]; then \
+		echo "there is no release yet that the public surface could be compared with"; \
+	elif ! command -v cargo-semver-checks >/dev/null; then \
+		echo "cargo-semver-checks is missing: the surface was not compared with $$release"; \
+	else \
+		$(BUILD) semver-checks --package tidelog --baseline-rev "$$release"; fi
+
+public-api: ## write the public surface of the engine to docs/public-api
+	bash .ci/public-api write
+
+check-public-api: ## the public surface of the engine is the one in docs/public-api
+	bash .ci/public-api check
