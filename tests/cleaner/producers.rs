@@ -160,7 +160,7 @@ fn markers_are_never_compared_by_their_keys() {
 }
 
 #[test]
-fn a_pass_that_ends_half_way_leaves_an_aborted_transaction_behind_it_as_it_was() {
+fn a_pass_that_ends_half_way_leaves_an_aborted_transaction_after_it_as_it_was() {
     // Memory for two keys.
     let test = TestEngine::with(|config| config.cleaner_memory_bytes(80));
     let (engine, partition) = start(&test);
@@ -259,7 +259,7 @@ fn a_marker_goes_after_three_passes_the_last_of_which_starts_at_its_horizon() {
 }
 
 #[test]
-fn the_marker_that_alone_tells_an_epoch_stays_empty_and_hides_nothing() {
+fn the_marker_that_alone_proves_an_epoch_stays_empty_and_hides_nothing() {
     let test = TestEngine::new();
     let (engine, partition) = start(&test);
     // The end raises the epoch, so that no batch of this epoch is there.

@@ -76,7 +76,7 @@ fn survivors_more_than_2_31_offsets_apart_keep_their_offsets() {
 }
 
 #[test]
-fn a_log_start_behind_the_cleaned_range_is_where_the_next_pass_begins() {
+fn a_log_start_after_the_cleaned_range_is_where_the_next_pass_begins() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = compacted(&engine, "t");
@@ -293,7 +293,7 @@ fn a_record_without_a_key_is_refused_with_its_index_and_an_empty_key_is_a_key() 
 }
 
 #[test]
-fn records_without_a_key_that_a_policy_change_left_behind_are_dropped() {
+fn records_without_a_key_from_before_a_policy_change_are_dropped() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[("min.cleanable.dirty.ratio", "0")]);

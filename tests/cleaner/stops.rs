@@ -209,7 +209,7 @@ fn keys(text: &str) -> Vec<Record> {
 }
 
 #[test]
-fn a_tombstone_that_a_pass_did_not_reach_lives_its_time_behind_the_pass_that_does() {
+fn a_tombstone_that_a_pass_did_not_reach_lives_its_time_after_the_pass_that_does() {
     for (key_limit, batch) in [(2, "b c -a"), (2, "-b c -a"), (3, "-x y z -a"), (2, "b c d -a")] {
         let mut watched = Watched::new(key_limit);
         watched.append(&keys("a"));

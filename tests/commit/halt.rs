@@ -175,7 +175,7 @@ fn a_write_that_fails_half_way_halts_the_whole_engine() {
 }
 
 #[test]
-fn a_full_disk_that_cannot_be_cut_back_halts_the_engine() {
+fn a_full_disk_whose_file_cannot_be_truncated_halts_the_engine() {
     for operation in [Operation::SetLength, Operation::Sync] {
         let test = TestEngine::new();
         let engine = test.open();
@@ -211,7 +211,7 @@ fn an_index_that_cannot_be_written_halts_the_engine_and_shows_no_part_of_the_tra
 }
 
 #[test]
-fn a_checkpoint_that_fails_halts_the_engine_and_loses_nothing_whichever_cut_is_found() {
+fn a_checkpoint_that_fails_halts_the_engine_and_loses_nothing_whichever_one_is_found() {
     for cut in [FailedFlush::KeepsOldCut, FailedFlush::KeepsNewCut] {
         let test = TestEngine::new();
         let engine = test.open();
@@ -245,7 +245,7 @@ fn a_new_segment_whose_name_cannot_be_made_durable_takes_no_commit() {
 }
 
 #[test]
-fn the_first_cause_is_the_one_that_is_told() {
+fn the_first_cause_is_the_one_that_is_reported() {
     let test = TestEngine::new();
     let engine = test.open();
     let topic = two_partitions(&engine);

@@ -116,7 +116,7 @@ fn a_full_queue_gives_the_transaction_back_and_takes_it_once_there_is_room() {
 }
 
 #[test]
-fn a_commit_that_blocks_makes_room_in_a_full_queue_itself_and_comes_behind_what_waits() {
+fn a_commit_that_blocks_makes_room_in_a_full_queue_itself_and_comes_after_what_waits() {
     let test =
         TestEngine::with(|config| config.max_transaction_bytes(4096).commit_queue_bytes(4096));
     let engine = test.open();

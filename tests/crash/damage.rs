@@ -24,7 +24,7 @@ fn newest(world: &World) -> (PathBuf, usize) {
 }
 
 #[test]
-fn a_log_cut_at_any_byte_of_its_last_commit_opens_without_that_commit_alone() {
+fn a_log_truncated_at_any_byte_of_its_last_commit_opens_without_that_commit_alone() {
     let mut base = started(1, BrokenRules::NONE);
     base.commit(&THREE, Durability::Sync);
     let (path, before) = newest(&base);
@@ -47,7 +47,7 @@ fn a_log_cut_at_any_byte_of_its_last_commit_opens_without_that_commit_alone() {
 }
 
 #[test]
-fn a_log_cut_in_a_commit_that_a_later_one_proves_synced_is_refused_and_names_it() {
+fn a_log_truncated_in_a_commit_that_a_later_one_proves_synced_is_refused_and_names_it() {
     let mut base = started(1, BrokenRules::NONE);
     base.commit(&THREE, Durability::Sync);
     let (path, before) = newest(&base);
@@ -242,7 +242,7 @@ fn a_read_of_the_index_that_fails_is_an_error_and_never_an_end() {
 }
 
 #[test]
-fn an_empty_segment_behind_the_log_is_ignored_and_one_that_lost_commits_is_not() {
+fn an_empty_segment_after_the_log_is_ignored_and_one_that_lost_commits_is_not() {
     let mut base = started(2, BrokenRules::NONE);
     assert_eq!(base.commit(&THREE, Durability::Sync), Flow::GoesOn);
     let (path, _) = newest(&base);

@@ -84,7 +84,7 @@ fn two_hundred_kills_in_a_row_open_each_time_with_all_that_was_acknowledged() {
 }
 
 #[test]
-fn three_records_are_there_after_a_kill_right_behind_them() {
+fn three_records_are_there_after_a_kill_right_after_them() {
     let mut world = started(3, BrokenRules::NONE);
     for _ in 0..3 {
         world.commit(&[("audit", 0, 20)], Durability::Buffered);

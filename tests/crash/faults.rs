@@ -99,7 +99,7 @@ fn a_sync_that_fails_once_halts_although_the_next_ones_succeed() {
 }
 
 #[test]
-fn a_full_disk_that_a_sync_tells_of_halts_too() {
+fn a_full_disk_that_a_sync_reports_halts_too() {
     assert!(each_call_fails(FaultyCall::Sync, ENOSPC, 0) > 40);
 }
 
@@ -197,7 +197,7 @@ fn a_disk_that_is_full_at_any_byte_of_a_new_segment_refuses_what_needs_it() {
 }
 
 #[test]
-fn a_full_disk_whose_file_cannot_be_cut_back_leaves_the_outcome_unknown_and_halts() {
+fn a_full_disk_whose_file_cannot_be_truncated_leaves_the_outcome_unknown_and_halts() {
     for (call, room) in
         [(FaultyCall::SetLength, 300), (FaultyCall::Sync, 300), (FaultyCall::Sync, 0)]
     {
@@ -245,7 +245,7 @@ fn a_commit_that_the_store_cannot_take_is_unknown_and_there_after_a_reopen() {
 }
 
 #[test]
-fn a_flush_that_fails_halts_and_either_cut_is_gone_on_from() {
+fn a_flush_that_fails_halts_and_either_checkpoint_is_gone_on_from() {
     for how in [FailedFlush::KeepsOldCut, FailedFlush::KeepsNewCut] {
         for seed in 0..12 {
             let mut world = World::new(seed, BrokenRules::NONE, ONE_LIFE);

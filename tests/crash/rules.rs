@@ -116,12 +116,12 @@ fn r4_commits_that_only_the_cache_holds_vanish_from_below_those_that_follow() {
 }
 
 #[test]
-fn r6_what_lies_behind_the_end_that_a_successor_tells_is_taken_for_damage() {
+fn r6_what_lies_beyond_the_end_that_a_successor_states_is_taken_for_damage() {
     must_matter(Rule::R6SuccessorEnd, Settings::PLAIN);
 }
 
 #[test]
-fn r7_damage_drops_commits_where_nobody_looks_behind_it() {
+fn r7_damage_drops_commits_where_nobody_reads_beyond_it() {
     let what = open_after_damage(BrokenRules::only(Rule::R7LookBehind));
     assert!(what.expect_err("it opens").contains("commits are there"));
 }
@@ -140,19 +140,19 @@ fn r8_an_index_ahead_of_its_log_is_opened_where_nobody_compares() {
 }
 
 #[test]
-fn r10_commits_behind_a_header_that_is_not_synced_cannot_be_opened() {
+fn r10_commits_after_a_header_that_is_not_synced_cannot_be_opened() {
     must_matter(Rule::R10NewHeader, Settings::STORE);
 }
 
 #[test]
-fn e1_a_refused_commit_comes_back_where_the_cut_is_not_synced() {
+fn e1_a_refused_commit_comes_back_where_the_truncation_is_not_synced() {
     let broken = BrokenRules::only(Rule::E1CutSynced);
     let back = (0..2000).find(|room| refuse_for_good(*room, broken).is_err());
     assert!(back.is_some(), "no refused commit came back");
 }
 
 #[test]
-fn e2_a_full_disk_that_a_sync_tells_of_loses_commits_where_it_does_not_halt() {
+fn e2_a_full_disk_that_a_sync_reports_loses_commits_where_it_does_not_halt() {
     must_matter(Rule::E2SyncErrorHalts, Settings::FAILING);
 }
 

@@ -124,7 +124,7 @@ fn a_commit_after_topic_deletion_writes_nothing_and_gives_the_transaction_back()
 }
 
 #[test]
-fn a_fetch_outside_of_the_log_tells_where_the_log_is() {
+fn a_fetch_outside_of_the_log_says_where_the_log_is() {
     let test = TestEngine::new();
     let engine = test.open();
     let (orders, _) = two_topics(&engine);

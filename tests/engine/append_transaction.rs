@@ -202,7 +202,7 @@ fn one_transaction_reaches_hundreds_of_partitions_in_any_order() {
 }
 
 #[test]
-fn records_that_cannot_be_taken_leave_no_partition_behind_in_the_transaction() {
+fn records_that_cannot_be_taken_leave_no_partition_in_the_transaction() {
     let test = TestEngine::new();
     let engine = test.open();
     let topic = engine.create_topic("t", TopicConfig::new(20)).unwrap();

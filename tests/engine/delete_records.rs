@@ -60,7 +60,7 @@ fn a_start_inside_a_batch_gives_the_record_at_it_first_also_compressed_and_after
 }
 
 #[test]
-fn a_partition_emptied_by_a_trim_keeps_its_offsets_through_a_reopen() {
+fn a_partition_emptied_by_delete_records_keeps_its_offsets_through_a_reopen() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine);

@@ -109,7 +109,7 @@ fn a_listener_is_called_again_once_the_commit_is_synced() {
 }
 
 #[test]
-fn who_listens_behind_a_commit_hears_of_its_sync() {
+fn who_listens_after_a_commit_hears_of_its_sync() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);
@@ -186,7 +186,7 @@ fn a_listener_hears_of_the_deletion_of_a_topic() {
 }
 
 #[test]
-fn a_wait_that_has_no_time_tells_whether_the_data_is_there() {
+fn a_wait_that_has_no_time_says_whether_the_data_is_there() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);

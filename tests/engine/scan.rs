@@ -168,7 +168,7 @@ fn the_time_of_the_log_is_the_timestamp_where_the_topic_keeps_it() {
 }
 
 #[test]
-fn a_deleted_topic_can_be_scanned_in_a_snapshot_that_was_taken_before_and_in_none_behind() {
+fn a_deleted_topic_can_be_scanned_in_a_snapshot_that_was_taken_before_and_in_none_after() {
     let test = TestEngine::new();
     let engine = test.open();
     let topic = engine.create_topic("t", TopicConfig::new(2)).unwrap();
@@ -190,7 +190,7 @@ fn a_deleted_topic_can_be_scanned_in_a_snapshot_that_was_taken_before_and_in_non
 }
 
 #[test]
-fn partitions_that_were_added_behind_the_snapshot_are_not_in_it() {
+fn partitions_that_were_added_after_the_snapshot_are_not_in_it() {
     let test = TestEngine::new();
     let engine = test.open();
     let topic = engine.create_topic("t", TopicConfig::new(1)).unwrap();
@@ -205,7 +205,7 @@ fn partitions_that_were_added_behind_the_snapshot_are_not_in_it() {
 }
 
 #[test]
-fn a_scan_over_more_than_it_looks_ahead_gives_every_record_once() {
+fn a_scan_over_more_than_it_reads_ahead_gives_every_record_once() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);

@@ -213,7 +213,7 @@ fn records_are_packed_into_the_fewest_batches_that_the_limit_allows() {
 }
 
 #[test]
-fn a_fetch_with_too_small_a_limit_gives_exactly_the_first_batch_and_goes_on_behind_it() {
+fn a_fetch_with_too_small_a_limit_gives_exactly_the_first_batch_and_goes_on_after_it() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);
@@ -342,7 +342,7 @@ fn a_frame_larger_than_a_segment_is_stored_and_read_back() {
 }
 
 #[test]
-fn a_refused_transaction_comes_back_and_can_be_looked_at() {
+fn a_refused_transaction_comes_back_and_can_be_read() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);

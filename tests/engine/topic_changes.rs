@@ -136,7 +136,7 @@ fn a_change_that_finds_the_disk_full_was_not_written_and_can_be_tried_again() {
 }
 
 #[test]
-fn a_change_that_fails_half_way_is_unknown_and_one_behind_the_halt_was_not_written() {
+fn a_change_that_fails_half_way_is_unknown_and_one_after_the_halt_was_not_written() {
     for change in CHANGES {
         for place in ["write", "index", "sync"] {
             let test = TestEngine::new();

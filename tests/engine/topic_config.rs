@@ -264,7 +264,7 @@ fn a_deleted_setting_has_its_default_again() {
 }
 
 #[test]
-fn all_problems_are_told_at_once_and_nothing_is_changed() {
+fn all_problems_are_named_at_once_and_nothing_is_changed() {
     let start = settings(&[("retention.ms", "5")]);
     let found = problems(start.alter(&[
         set("retention.ms", "6"),

@@ -85,7 +85,7 @@ fn a_name_that_differs_from_another_in_dot_and_underscore_alone_is_refused() {
 }
 
 #[test]
-fn a_name_that_is_taken_is_told_before_a_wrong_partition_count() {
+fn a_name_that_is_taken_is_named_before_a_wrong_partition_count() {
     let test = TestEngine::new();
     let engine = test.open();
     create(&engine, "t", 1).unwrap();
@@ -333,7 +333,7 @@ fn a_growth_that_is_killed_at_any_step_is_whole_or_absent() {
 }
 
 #[test]
-fn all_that_is_wrong_with_an_alteration_is_told_at_once_and_nothing_is_changed() {
+fn all_that_is_wrong_with_an_alteration_is_named_at_once_and_nothing_is_changed() {
     let test = TestEngine::new();
     let engine = test.open();
     one_partition(&engine, "t", &[("max.message.bytes", "2000")]);

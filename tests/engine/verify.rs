@@ -95,7 +95,7 @@ fn what_is_removed_before_its_turn_is_left_out_and_its_space_comes_back_meanwhil
 }
 
 #[test]
-fn what_lies_elsewhere_when_its_turn_comes_is_read_there_and_damage_there_is_told() {
+fn what_lies_elsewhere_when_its_turn_comes_is_read_there_and_damage_there_is_found() {
     for damage in [false, true] {
         let test = Arc::new(test_engine());
         let (engine, broken, kept) = filled(&test);

@@ -42,7 +42,7 @@ fn end(engine: &Engine, partition: &Partition, epoch: i32) -> Option<(i32, i64)>
 }
 
 #[test]
-fn the_high_watermark_is_the_offset_behind_the_last_record() {
+fn the_high_watermark_is_the_offset_after_the_last_record() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);
@@ -91,7 +91,7 @@ fn a_failed_request_burns_no_offset() {
 }
 
 #[test]
-fn a_fetch_at_the_end_is_empty_and_one_behind_it_or_below_the_start_is_out_of_range() {
+fn a_fetch_at_the_end_is_empty_and_one_beyond_it_or_below_the_start_is_out_of_range() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);
@@ -111,7 +111,7 @@ fn a_fetch_at_the_end_is_empty_and_one_behind_it_or_below_the_start_is_out_of_ra
 }
 
 #[test]
-fn a_commit_tells_where_its_batches_went_and_where_the_log_starts() {
+fn a_commit_says_where_its_batches_went_and_where_the_log_starts() {
     let test = TestEngine::new();
     let engine = test.open();
     let topic = engine.create_topic("t", TopicConfig::new(2)).unwrap();
@@ -251,7 +251,7 @@ fn an_epoch_ends_where_the_next_one_with_records_begins() {
 }
 
 #[test]
-fn a_lookup_tells_the_leader_epoch_of_what_it_found() {
+fn a_lookup_gives_the_leader_epoch_of_what_it_found() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);

@@ -114,7 +114,8 @@ fn round(test: &TestEngine, engine: &Engine) -> u64 {
 }
 
 #[test]
-fn a_freed_segment_that_cannot_be_removed_is_tried_again_in_each_round_and_told_until_it_goes() {
+fn a_freed_segment_that_cannot_be_removed_is_tried_again_in_each_round_and_reported_until_it_goes()
+{
     // The one that is removed, or all: those that are kept to be written over, too.
     for (max_free_segments, end, unfreed) in [(0, "03.log", 1), (2, ".free", 2), (2, ".log", 5)] {
         let test = TestEngine::with(|config| {
@@ -220,7 +221,7 @@ fn a_call_that_was_made_and_says_that_it_failed_leaves_no_file_that_nobody_knows
 }
 
 #[test]
-fn a_full_disk_whose_kept_files_cannot_be_removed_is_told_as_a_full_disk() {
+fn a_full_disk_whose_kept_files_cannot_be_removed_is_reported_as_full() {
     let test = TestEngine::with(|config| {
         config.segment_bytes(SEGMENT_BYTES).disk_reserve_bytes(4 * SEGMENT_BYTES)
     });

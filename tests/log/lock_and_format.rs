@@ -234,7 +234,7 @@ fn engine_with_segments(durability: Durability) -> TestEngine {
 }
 
 #[test]
-fn a_newest_file_that_was_cut_to_nothing_loses_only_what_was_never_synced() {
+fn a_newest_file_that_was_truncated_to_nothing_loses_only_what_was_never_synced() {
     let test = engine_with_segments(Durability::Buffered);
     let newest = segments(&test).pop().unwrap();
     test.disk.tamper(&newest, Vec::clear);
@@ -251,7 +251,7 @@ fn a_newest_file_that_was_cut_to_nothing_loses_only_what_was_never_synced() {
 }
 
 #[test]
-fn a_file_in_the_middle_that_was_cut_or_taken_away_is_refused_and_the_commits_are_named() {
+fn a_file_in_the_middle_that_was_truncated_or_taken_away_is_refused_and_the_commits_are_named() {
     for vanishes in [true, false] {
         let test = engine_with_segments(Durability::Sync);
         let middle = segments(&test)[2].clone();
@@ -345,7 +345,7 @@ fn the_making_of_an_engine_that_is_interrupted_anywhere_is_begun_again() {
 }
 
 #[test]
-fn limits_that_contradict_each_other_are_all_told_before_anything_is_made() {
+fn limits_that_contradict_each_other_are_all_named_before_anything_is_made() {
     let test = TestEngine::with(|config| config.segment_bytes(1).max_topics(0));
     match test.builder().open().unwrap_err() {
         OpenError::Config(error) => assert_eq!(error.problems().len(), 2, "{error}"),

@@ -78,7 +78,7 @@ fn append(
 }
 
 #[test]
-fn what_is_appended_is_read_back_and_replayed_behind_the_applied_commit() {
+fn what_is_appended_is_read_back_and_replayed_after_the_applied_commit() {
     let scratch = Scratch::new();
     let directory = scratch.0.join("log");
     let files: Arc<dyn Files> = Arc::new(SystemFiles);

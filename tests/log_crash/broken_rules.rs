@@ -110,12 +110,12 @@ fn r4_commits_that_only_the_cache_holds_vanish_before_those_that_follow() {
 }
 
 #[test]
-fn r6_reading_on_behind_the_end_takes_a_torn_tail_for_damage() {
+fn r6_reading_on_beyond_the_end_takes_a_torn_tail_for_damage() {
     must_matter(Rule::R6SuccessorEnd, Settings::PLAIN);
 }
 
 #[test]
-fn r7_without_a_look_behind_damage_is_taken_for_a_torn_tail() {
+fn r7_damage_with_nothing_read_beyond_it_is_taken_for_a_torn_tail() {
     must_matter(Rule::R7LookBehind, Settings { rot_percent: 50, ..Settings::PLAIN });
 }
 
@@ -125,7 +125,7 @@ fn r10_without_a_synced_header_commits_stand_in_a_segment_that_cannot_be_read() 
 }
 
 #[test]
-fn e1_a_cut_that_is_not_synced_brings_refused_commits_back() {
+fn e1_a_truncation_that_is_not_synced_brings_refused_commits_back() {
     must_matter(Rule::E1CutSynced, FULL_DISK);
 }
 

@@ -93,7 +93,7 @@ fn while_the_disk_is_full_tries_leave_no_files_and_reads_go_on() {
 }
 
 #[test]
-fn a_write_or_a_cut_that_fails_leaves_the_outcome_unknown_and_halts() {
+fn a_write_or_a_truncation_that_fails_leaves_the_outcome_unknown_and_halts() {
     let full = Fault::next(Operation::Write, ENOSPC).after_bytes(100);
     let cases: [&[Fault]; 3] = [
         &[Fault::next(Operation::Write, EIO).after_bytes(100)],
@@ -195,7 +195,7 @@ fn while_a_sync_is_held_appends_are_taken_and_can_be_read() {
 }
 
 #[test]
-fn a_sync_right_behind_a_roll_covers_the_segment_that_was_left() {
+fn a_sync_right_after_a_roll_covers_the_segment_that_was_left() {
     let disk = SimulatedDisk::new(1);
     let log = new_log(&disk);
     let first_place = log.first_place();

@@ -71,7 +71,7 @@ fn all_files(disk: &SimulatedDisk) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn one_flipped_bit_anywhere_in_a_commit_is_judged_by_what_lies_behind() {
+fn one_flipped_bit_anywhere_in_a_commit_is_judged_by_what_lies_after_it() {
     for synced_after in [&[][..], &[2], &[1, 4], &[1, 2, 3, 4, 5, 6]] {
         let scene = scene(synced_after);
         for (at, (commit, place)) in scene.commits.iter().enumerate() {
@@ -135,7 +135,7 @@ fn a_flipped_bit_in_the_header_of_a_segment_with_commits_is_damage() {
 }
 
 #[test]
-fn a_cut_at_any_byte_gives_the_commits_before_it_or_names_what_is_lost() {
+fn a_truncation_at_any_byte_gives_the_commits_before_it_or_names_what_is_lost() {
     for synced_after in [&[][..], &[5]] {
         let scene = scene(synced_after);
         let length = scene.disk.contents(&segment_path(SegmentId(2))).unwrap().len();
@@ -299,7 +299,7 @@ fn the_log_of_an_interrupted_creation_is_made_anew_and_one_with_commits_is_kept(
 }
 
 #[test]
-fn a_frame_that_tells_of_a_sync_is_found_wherever_it_lies_in_what_is_read_at_once() {
+fn a_frame_that_proves_a_sync_is_found_wherever_it_lies_in_what_is_read_at_once() {
     // What is looked at in one piece; the search begins behind the segment's header.
     let piece = 256 * 1024;
     for (pieces, step) in (1..=2).flat_map(|pieces| (-12..=2).map(move |step| (pieces, step))) {

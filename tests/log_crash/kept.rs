@@ -274,7 +274,7 @@ fn a_freed_segment_that_cannot_be_made_the_next_one_refuses_the_group_or_halts()
 }
 
 #[test]
-fn a_freed_segment_that_cannot_be_kept_is_removed_or_told() {
+fn a_freed_segment_that_cannot_be_kept_is_removed_or_reported() {
     let scene = Scene::new(0);
     scene.disk.plan(Fault::next(Operation::Rename, EIO));
     scene.log.free_segment(SegmentId(1)).unwrap();
@@ -340,7 +340,7 @@ fn with_a_file_that_stays(prepare: &dyn Fn(&Scene)) -> Scene {
 }
 
 #[test]
-fn a_file_that_could_become_no_segment_and_stays_is_told_and_removed_later() {
+fn a_file_that_could_become_no_segment_and_stays_is_reported_and_removed_later() {
     let fail =
         |operation, errno| move |scene: &Scene| scene.disk.plan(Fault::next(operation, errno));
     let link = |scene: &Scene| {

@@ -79,7 +79,7 @@ fn a_file_that_has_grown_since_it_was_reused_holds_nothing_old() {
 }
 
 #[test]
-fn what_lies_behind_the_end_is_cut_off_when_the_segment_is_left_or_the_log_closed() {
+fn what_lies_beyond_the_end_is_truncated_when_the_segment_is_left_or_the_log_closed() {
     let scene = Scene::new(2);
     let (disk, log) = (&scene.disk, &scene.log);
     let place = append_one(log, &small(5));
@@ -273,7 +273,7 @@ fn a_segment_of_the_log_under_another_name_is_refused_and_not_taken_for_a_freed_
 }
 
 #[test]
-fn a_cut_of_a_reused_file_that_fails_halts_where_a_commit_depends_on_it_and_else_does_not() {
+fn a_truncation_of_a_reused_file_that_fails_halts_where_a_commit_depends_on_it_and_else_does_not() {
     for operation in [Operation::SetLength, Operation::Sync] {
         let scene = Scene::new(1);
         let place = append_one(&scene.log, &small(5));
@@ -369,7 +369,7 @@ fn is_there_after_a_header_that_did_not_fit(bytes: u64, is_removed: bool, loss: 
 }
 
 #[test]
-fn a_header_that_did_not_fit_into_a_freed_file_never_ends_the_log_before_commits_behind_it() {
+fn a_header_that_did_not_fit_into_a_freed_file_never_ends_the_log_before_commits_after_it() {
     // The rest of a header is zeros, as in the file already.
     for bytes in [0, 79, 80, 512, 4095] {
         for is_removed in [true, false] {
@@ -383,7 +383,7 @@ fn a_header_that_did_not_fit_into_a_freed_file_never_ends_the_log_before_commits
 }
 
 #[test]
-fn e4_the_rest_of_a_segment_is_not_cut_off_between_the_place_of_a_group_and_its_write() {
+fn e4_the_rest_of_a_segment_is_not_truncated_between_the_place_of_a_group_and_its_write() {
     let scene = Scene::new(1);
     let log = &scene.log;
     let first = append_one(log, &small(5));

@@ -202,7 +202,7 @@ fn a_negative_offset_is_refused_and_what_was_committed_before_stays() {
 }
 
 #[test]
-fn an_offset_behind_the_end_is_kept_and_a_fetch_there_is_out_of_range() {
+fn an_offset_beyond_the_end_is_kept_and_a_fetch_there_is_out_of_range() {
     let test = TestEngine::new();
     let engine = test.open();
     let [partition, _] = &partitions(&engine, "t")[..] else { panic!("two") };

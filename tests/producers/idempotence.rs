@@ -91,7 +91,7 @@ fn a_retried_batch_older_than_the_last_five_is_refused_and_not_stored() {
 }
 
 #[test]
-fn a_batch_behind_a_gap_is_refused_until_what_is_missing_was_sent() {
+fn a_batch_after_a_gap_is_refused_until_what_is_missing_was_sent() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);
@@ -103,7 +103,7 @@ fn a_batch_behind_a_gap_is_refused_until_what_is_missing_was_sent() {
 }
 
 #[test]
-fn behind_the_greatest_sequence_comes_zero_and_a_negative_one_is_invalid() {
+fn after_the_greatest_sequence_comes_zero_and_a_negative_one_is_invalid() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);

@@ -135,7 +135,7 @@ fn a_producer_expires_by_the_engines_clock_and_then_may_go_on_with_any_sequence(
 }
 
 #[test]
-fn behind_the_last_epoch_comes_a_new_producer_id_also_with_a_transaction_open() {
+fn after_the_last_epoch_comes_a_new_producer_id_also_with_a_transaction_open() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);

@@ -41,7 +41,7 @@ fn write(engine: &Engine, id: &str, partitions: &[Partition], numbers: &AtomicU6
 type Look = fn(&Engine, &tidelog::Topic);
 
 #[test]
-fn a_transaction_that_is_seen_in_one_partition_is_seen_in_every_one_looked_at_later() {
+fn a_transaction_that_is_seen_in_one_partition_is_seen_in_every_one_read_later() {
     hammer(&["a"], read_one_after_the_other);
 }
 
@@ -124,7 +124,7 @@ fn scan_at_one_instant(engine: &Engine, topic: &tidelog::Topic) {
 
 // Nothing at or above the last stable offset of the same answer.
 #[test]
-fn a_fetch_of_committed_data_stays_below_the_last_stable_offset_that_it_tells() {
+fn a_fetch_of_committed_data_stays_below_the_last_stable_offset_that_it_gives() {
     let test = TestEngine::in_background();
     let engine = test.open();
     let topic = engine.create_topic("t", TopicConfig::new(1)).expect("a good disk");

@@ -14,7 +14,7 @@ fn read(batch: Bytes) -> Vec<Record> {
 }
 
 #[test]
-fn the_size_told_before_is_the_size_written_over_every_step_of_a_length() {
+fn the_size_given_before_is_the_size_written_over_every_step_of_a_length() {
     let values: [Option<Vec<u8>>; 7] = [
         None,
         Some(vec![]),
@@ -137,7 +137,7 @@ fn markers_come_back_and_unknown_control_records_say_their_type() {
 }
 
 #[test]
-fn what_is_no_control_record_is_told_with_its_length_or_version() {
+fn what_is_no_control_record_is_refused_with_its_length_or_version() {
     let parse = |key: &[u8], value: Option<&[u8]>| ControlRecord::parse(&Record::new(key, value));
     let null_key = Record::keyless(&[0; 6]);
     assert_eq!(ControlRecord::parse(&null_key), Err(ControlError::Key { length_bytes: 0 }));

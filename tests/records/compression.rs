@@ -69,7 +69,7 @@ fn records_that_decompress_to_exactly_the_cap_pass_and_one_byte_more_does_not() 
 }
 
 #[test]
-fn a_compressed_stream_cut_anywhere_or_with_a_byte_behind_is_corrupt() {
+fn a_compressed_stream_truncated_anywhere_or_with_a_byte_more_is_corrupt() {
     for codec in &Codec::ALL[1..] {
         let mut builder = BatchBuilder::new().codec(*codec);
         for index in 0..20 {

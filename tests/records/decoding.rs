@@ -333,7 +333,7 @@ fn records_of_an_uncompressed_batch_are_slices_of_it() {
 }
 
 #[test]
-fn a_batch_cut_at_any_byte_is_no_batch_and_ends_the_reading() {
+fn a_batch_truncated_at_any_byte_is_no_batch_and_ends_the_reading() {
     let batch = RawBatch::of(&[record(0, 0)]).bytes();
     for length in 0..batch.len() {
         let cut = batch.slice(..length);

@@ -111,7 +111,7 @@ impl Store for SlowStore {
 }
 
 #[test]
-fn records_are_deleted_although_the_cleaner_takes_some_during_every_long_look() {
+fn records_are_deleted_although_the_cleaner_takes_some_during_every_long_scan() {
     const BATCHES: i64 = 2500;
     for target in [None, Some(BATCHES), Some(2300)] {
         let test = TestEngine::new();
@@ -156,7 +156,7 @@ fn records_are_deleted_although_the_cleaner_takes_some_during_every_long_look() 
 }
 
 #[test]
-fn a_round_looks_only_at_what_came_since_the_last_one() {
+fn a_round_reads_only_what_came_since_the_last_one() {
     let test = TestEngine::new();
     let meanwhile = Arc::default();
     let inner = Arc::new(test.store.clone());

@@ -171,7 +171,7 @@ fn how_far_cleaning_is_behind_shows_in_metrics_and_description() {
 }
 
 #[test]
-fn the_log_tells_what_it_takes_of_its_disk() {
+fn the_log_reports_what_it_takes_of_its_disk() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);

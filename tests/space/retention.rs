@@ -136,7 +136,7 @@ fn by_size_the_start_never_passes_what_readers_may_see_and_0_empties_the_log() {
 }
 
 #[test]
-fn a_batch_that_delete_records_cut_counts_whole() {
+fn a_batch_with_the_log_start_inside_counts_whole() {
     let test = TestEngine::new();
     let engine = test.open();
     let settings = [("retention.ms", "-1")];
@@ -173,7 +173,7 @@ fn a_policy_without_delete_keeps_everything_and_its_change_counts_at_once() {
 }
 
 #[test]
-fn what_was_looked_at_before_expires_by_time_by_size_and_behind_a_moved_start_all_the_same() {
+fn what_was_checked_before_expires_by_time_by_size_and_after_a_moved_start_all_the_same() {
     let test = TestEngine::new();
     let engine = test.open();
     let settings = [("retention.ms", "10000"), ("retention.bytes", "300")];

@@ -116,12 +116,12 @@ fn found_after_crashes(arrange: impl Fn(&MemoryDisk)) -> Vec<u8> {
 }
 
 #[test]
-fn a_crash_during_a_flush_finds_the_old_or_the_new_cut() {
+fn a_crash_during_a_flush_finds_the_old_or_the_new_checkpoint() {
     assert_eq!(found_after_crashes(|disk| drop(six_writes(disk))), [2, 4]);
 }
 
 #[test]
-fn a_crash_between_flushes_finds_the_last_cut() {
+fn a_crash_between_flushes_finds_the_last_checkpoint() {
     let found = found_after_crashes(|disk| {
         let store = six_writes(disk);
         disk.hold_flushes(false);
@@ -162,7 +162,7 @@ fn a_crash_before_the_close_leaves_nothing_to_flush_at_close() {
 }
 
 #[test]
-fn a_failed_flush_stops_all_writes_and_keeps_the_cut_it_was_told_to() {
+fn a_failed_flush_stops_all_writes_and_keeps_the_checkpoint_it_was_given() {
     for (how, expected) in [(FailedFlush::KeepsOldCut, 2), (FailedFlush::KeepsNewCut, 4)] {
         let found = found_after_crashes(|disk| {
             let store = disk.open(Path::new(DIRECTORY), true).unwrap();

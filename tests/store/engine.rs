@@ -78,12 +78,12 @@ on_each_store!(
     a_partition_never_shows_records_of_neighbours_that_are_gone,
     deleting_what_is_empty_leaves_all_else_as_it_is,
     many_deletions_leave_seeks_right,
-    seeks_are_right_behind_many_trims_and_one_large_one,
-    a_cursor_that_is_made_anew_gives_nothing_below_a_trim_and_a_snapshot_goes_on,
+    seeks_are_right_after_many_small_deletions_and_one_large_one,
+    a_cursor_made_anew_gives_nothing_below_the_start_and_a_snapshot_goes_on,
     a_snapshot_shows_what_the_cleaner_removes_under_it,
     a_scan_goes_on_over_what_is_deleted_and_flushed_meanwhile,
     thousands_of_partitions_are_read_within_the_bytes_that_were_asked_for,
-    every_cut_of_checkpoints_and_kills_is_replayed_to_the_same_end,
+    every_mix_of_checkpoints_and_kills_is_replayed_to_the_same_end,
     an_index_that_was_flushed_is_read_after_a_clean_close_without_a_replay,
 );
 
@@ -161,7 +161,7 @@ fn deleting_what_is_empty_leaves_all_else_as_it_is(place: &Place) {
 }
 
 // By what is found; `benches/fetch.rs` has the times.
-fn seeks_are_right_behind_many_trims_and_one_large_one(place: &Place) {
+fn seeks_are_right_after_many_small_deletions_and_one_large_one(place: &Place) {
     let engine = place.open();
     let partition = one_partition(&engine, "t", &[]);
     for at in 0..3000 {
@@ -190,7 +190,7 @@ fn seeks_are_right_behind_many_trims_and_one_large_one(place: &Place) {
     check(&engine, &partition);
 }
 
-fn a_cursor_that_is_made_anew_gives_nothing_below_a_trim_and_a_snapshot_goes_on(place: &Place) {
+fn a_cursor_made_anew_gives_nothing_below_the_start_and_a_snapshot_goes_on(place: &Place) {
     let engine = place.open();
     let partition = one_partition(&engine, "t", &[("retention.ms", "-1")]);
     for at in 0..1000 {
@@ -287,7 +287,7 @@ fn thousands_of_partitions_are_read_within_the_bytes_that_were_asked_for(place: 
 }
 
 // There is one mode, and one checkpoint over all families.
-fn every_cut_of_checkpoints_and_kills_is_replayed_to_the_same_end(place: &Place) {
+fn every_mix_of_checkpoints_and_kills_is_replayed_to_the_same_end(place: &Place) {
     let mut engine = place.open();
     engine.create_topic("t", TopicConfig::new(3)).unwrap();
     let mut expected = Vec::new();

@@ -213,7 +213,7 @@ fn a_drop_and_a_panic_flush_nothing() {
 }
 
 #[test]
-fn what_a_killed_process_leaves_is_the_cut_of_the_last_flush_in_every_family() {
+fn what_a_killed_process_leaves_is_the_last_flush_in_every_family() {
     let directory = TemporaryDirectory::new();
     let store = open(&directory.path().join("store"));
     for round in 0..10u8 {
@@ -236,7 +236,7 @@ fn what_a_killed_process_leaves_is_the_cut_of_the_last_flush_in_every_family() {
 }
 
 #[test]
-fn a_failed_flush_is_seen_stops_all_writes_and_leaves_the_old_cut() {
+fn a_failed_flush_is_seen_stops_all_writes_and_leaves_the_last_flush() {
     let directory = TemporaryDirectory::new();
     let (path, away) = (directory.path().join("store"), directory.path().join("away"));
     let store = open(&path);
