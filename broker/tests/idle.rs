@@ -24,8 +24,9 @@ const IDLE_BYTES: u64 = 16 * 1024;
 const WAITING_BYTES: u64 = 32 * 1024;
 /// The CPU that the broker may use in a second while nobody wants anything of it.
 const CPU_MS_A_SECOND: u64 = 10;
-/// The longest that a client with a small request may wait where nobody is in its way.
-const SOON: Duration = Duration::from_secs(1);
+/// The longest that a client with a small request may wait where nobody is in its way. One that is
+/// held up until a long poll ends waits ten seconds; a busy machine alone takes less than this.
+const SOON: Duration = Duration::from_secs(5);
 
 /// The broker as a process, so that its memory and its time are its own.
 struct Process {
