@@ -24,6 +24,7 @@ pub struct FramePlan {
     payload_bytes: u64,
     entries: Vec<ValueAt>,
     dead: Vec<(SegmentId, u64, u64)>,
+    may_use_reserve: bool,
 }
 
 impl FramePlan {
@@ -37,6 +38,7 @@ impl FramePlan {
             payload_bytes: 0,
             entries: Vec::new(),
             dead: Vec::new(),
+            may_use_reserve: false,
         }
     }
 
@@ -44,7 +46,10 @@ impl FramePlan {
     /// are filled in once the frame has its place.
     pub fn add_batch(&mut self, key: &[u8], entry: &BatchEntry, payload: Payload) {
         let length_bytes = (payload.head.len() + payload.body.len()) as u64;
-        assert!(length_bytes == u64::from(entry.location.length_bytes));
+        assert!(
+            length_bytes == u64::from(entry.location.length_bytes),
+            "an entry says the length of its batch"
+        );
         self.entries.push(self.write_batch.put(Family::Batches, key, &entry.encode()));
         self.payload_bytes += length_bytes;
         self.payloads.push(payload);
@@ -53,6 +58,7 @@ impl FramePlan {
     /// Notes batches in a segment that the index does not name any more once this is applied,
     /// because their entries are deleted or replaced: their bytes are dead then.
     pub fn note_dead(&mut self, segment: SegmentId, bytes: u64, batch_count: u64) {
+        assert!(batch_count > 0, "what is noted as dead was alive");
         self.dead.push((segment, bytes, batch_count));
     }
 
@@ -60,6 +66,17 @@ impl FramePlan {
     #[must_use]
     pub fn dead(&self) -> &[(SegmentId, u64, u64)] {
         &self.dead
+    }
+
+    /// Lets it use the space that is held back for what gives space back.
+    pub fn allow_reserve(&mut self) {
+        self.may_use_reserve = true;
+    }
+
+    /// Whether it may use that space.
+    #[must_use]
+    pub fn may_use_reserve(&self) -> bool {
+        self.may_use_reserve
     }
 
     /// When it is made.
@@ -83,12 +100,14 @@ impl FramePlan {
 
     /// Gives the frame its place, and every entry the place of its record batch.
     pub fn place(&mut self, segment: SegmentId, position: u64) {
+        assert!(self.payloads.len() == self.entries.len(), "each record batch has its entry");
         let mut at = position + self.layout().payloads_at;
         for (payload, entry) in self.payloads.iter().zip(&self.entries) {
             let location = BatchEntry::encode_location(segment, at);
             self.write_batch.patch(*entry, BatchEntry::LOCATION_AT, &location);
             at += (payload.head.len() + payload.body.len()) as u64;
         }
+        debug_assert!(at <= position + self.layout().frame_bytes, "the batches lie in the frame");
     }
 }
 

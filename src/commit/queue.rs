@@ -1,4 +1,4 @@
-//! The queue and its committer: who drains it, what a group is, and how each change is answered.
+//! The queue: who may enter it, who drains it, who is let in between two groups, and its end.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,14 +8,13 @@ use std::thread::ThreadId;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::plan::{FramePlan, Moment};
-use super::sync::{SyncStage, Unsynced};
-use super::{Change, Effects, Outcome, Verdict};
+use super::change::{AnyChange, Carried, Change, Outcome};
+use super::effects::Effects;
+use super::room::{GrantedRoom, RoomWaiters};
+use super::sync::SyncStage;
+use super::ticket::{Promise, Ticket};
 use crate::base::callback::call;
 use crate::base::error::StorageError;
-use crate::base::types::{CommitSequence, Durability};
-use crate::index::write_batch::WriteBatch;
-use crate::log::AppendFailure;
 
 /// The bounds of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,24 +25,56 @@ pub struct QueueLimits {
     pub group_bytes: u64,
 }
 
-/// The commit queue.
-pub struct CommitQueue<E> {
-    effects: E,
-    limits: QueueLimits,
-    state: Mutex<State>,
-    /// A group has ended, or nobody drains any more: for callers that block.
-    progressed: Condvar,
-    /// Something was submitted, or was left behind: for the committer thread.
-    submitted: Condvar,
-    sync_stage: SyncStage,
+/// Why the queue takes nothing now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoRoom {
+    /// It is full.
+    Full {
+        /// Bytes that wait in it.
+        queued_bytes: u64,
+        /// Its bound.
+        limit_bytes: u64,
+    },
+    /// It was closed.
+    Closed,
 }
 
+/// The commit queue.
+pub struct CommitQueue<E> {
+    pub(super) effects: Arc<E>,
+    limits: QueueLimits,
+    pub(super) state: Mutex<State>,
+    /// A group has ended, or nobody drains any more: for callers that block.
+    pub(super) progressed: Condvar,
+    /// Something was submitted, or was left over: for the committer thread.
+    pub(super) submitted: Condvar,
+    pub(super) sync_stage: SyncStage,
+}
+
+/// What the queue's lock protects.
+///
+/// INVARIANT: `queued_bytes` is the sum of what waits. INVARIANT: groups and exclusive work take
+/// turns where both wait, so that neither starves the other.
 #[derive(Default)]
-struct State {
-    waiting: VecDeque<Queued>,
+pub(super) struct State {
+    pub(super) waiting: VecDeque<Queued>,
     queued_bytes: u64,
-    committer: Option<ThreadId>,
+    pub(super) committer: Option<ThreadId>,
     closed: bool,
+    room_waiters: RoomWaiters,
+    /// How many wait to work between two groups.
+    exclusive_count: u32,
+    /// How many would drain a group, and let who works between two groups go first.
+    held_back_count: u32,
+    /// Whether a group has the next turn, where both kinds wait.
+    is_turn_of_group: bool,
+}
+
+/// A group that is to be committed.
+pub(super) struct Group {
+    pub(super) changes: Vec<Queued>,
+    /// Told once the group is committed, as far as it is.
+    pub(super) granted: GrantedRoom,
 }
 
 impl State {
@@ -52,32 +83,87 @@ impl State {
     fn is_taken(&self) -> bool {
         self.committer.is_some_and(|committer| committer != std::thread::current().id())
     }
+
+    /// Whether this thread may drain a group now. REQUIRES: the committer is not taken.
+    fn may_drain(&self) -> bool {
+        let is_callback = self.committer.is_some();
+        is_callback || self.exclusive_count == 0 || self.is_turn_of_group
+    }
+
+    /// Whether this thread may work between two groups now. REQUIRES: the committer is not taken.
+    fn may_be_exclusive(&self) -> bool {
+        let is_callback = self.committer.is_some();
+        is_callback || !self.is_turn_of_group || self.held_back_count == 0
+    }
+
+    fn push(&mut self, change: Box<dyn AnyChange>, bytes: u64, progress: Option<Arc<Progress>>) {
+        self.queued_bytes += bytes;
+        self.waiting.push_back(Queued { change: Some(change), progress, bytes });
+    }
+
+    fn pop(&mut self) -> Option<Queued> {
+        let next = self.waiting.pop_front()?;
+        assert!(next.bytes <= self.queued_bytes, "the sum of what waits is not below a part of it");
+        self.queued_bytes -= next.bytes;
+        let is_empty = self.waiting.is_empty();
+        assert!(!is_empty || self.queued_bytes == 0, "where nothing waits the sum is zero");
+        Some(next)
+    }
 }
 
-/// A change on its way. Whatever becomes of it, it is answered.
+/// Room in the queue, for a change that is pushed at once: it holds the queue's lock.
+pub struct Permit<'a, E> {
+    queue: &'a CommitQueue<E>,
+    state: MutexGuard<'a, State>,
+    bytes: u64,
+}
+
+impl<E: Effects> Permit<'_, E> {
+    /// Puts a change after all others and returns at once.
+    pub fn push<C: Change>(mut self, change: C) -> Ticket<C::Answer> {
+        let (carried, ticket) = Carried::new(change);
+        self.state.push(carried, self.bytes, None);
+        if self.state.committer.is_none() {
+            self.queue.submitted.notify_one();
+        }
+        ticket
+    }
+}
+
+/// Proof that its holder is the committer: nothing is planned, written, applied or published, and
+/// nothing is half done, as long as it lasts.
+#[derive(Debug)]
+pub struct BetweenGroups {
+    _private: (),
+}
+
+/// A change in the queue or in a group. Whatever becomes of it, it is answered.
 pub(super) struct Queued {
     /// Taken when it is answered.
-    change: Option<Box<dyn Change>>,
-    progress: Arc<Progress>,
-    has_blocked_caller: bool,
+    change: Option<Box<dyn AnyChange>>,
+    /// For the caller that blocks, if one does.
+    progress: Option<Arc<Progress>>,
     /// What it counted when it was queued: a topic may grow while a change of it waits.
     bytes: u64,
 }
 
 impl Queued {
-    fn look(&self) -> &dyn Change {
+    pub(super) fn look(&self) -> &dyn AnyChange {
         &**self.change.as_ref().expect(UNANSWERED)
     }
 
-    fn change(&mut self) -> &mut dyn Change {
+    pub(super) fn change(&mut self) -> &mut dyn AnyChange {
         &mut **self.change.as_mut().expect(UNANSWERED)
+    }
+
+    pub(super) fn progress(&self) -> Option<&Arc<Progress>> {
+        self.progress.as_ref()
     }
 
     pub(super) fn answer(mut self, outcome: Outcome) {
         if let Some(change) = self.change.take() {
             change.answer(outcome);
         }
-        self.progress.answered();
     }
 }
 
@@ -88,7 +174,9 @@ impl Drop for Queued {
             let cause = StorageError::store("commit", PANICKED);
             call(move || change.answer(Outcome::Unknown(cause)));
         }
-        self.progress.answered();
+        if let Some(progress) = &self.progress {
+            progress.answered();
+        }
     }
 }
 
@@ -96,7 +184,7 @@ const UNANSWERED: &str = "a change is there until it is answered, and its holder
 /// The cause of a halt by a panic.
 pub(super) const PANICKED: &str = "a thread panicked while it was committing";
 
-/// How far a commit is, for the caller that blocks on it.
+/// How far a commit is, for the caller that blocks on it. INVARIANT: it never goes back.
 #[derive(Default)]
 pub(super) struct Progress(AtomicU8);
 
@@ -106,18 +194,27 @@ const ANSWERED: u8 = 2;
 
 impl Progress {
     /// It may have been answered already, by somebody who synced it at once.
-    fn published(&self) {
+    pub(super) fn published(&self) {
         self.0.fetch_max(PUBLISHED, Ordering::AcqRel);
     }
 
     fn answered(&self) {
-        self.0.store(ANSWERED, Ordering::Release);
+        let before = self.0.swap(ANSWERED, Ordering::AcqRel);
+        assert!(before < ANSWERED, "a commit is answered once");
+    }
+
+    fn has_left_the_queue(&self) -> bool {
+        self.0.load(Ordering::Acquire) != QUEUED
+    }
+
+    fn is_answered(&self) -> bool {
+        self.0.load(Ordering::Acquire) == ANSWERED
     }
 }
 
 impl<E: Effects> CommitQueue<E> {
     /// An empty queue.
-    pub fn new(effects: E, limits: QueueLimits) -> Self {
+    pub fn new(effects: Arc<E>, limits: QueueLimits) -> Self {
         Self {
             effects,
             limits,
@@ -128,56 +225,76 @@ impl<E: Effects> CommitQueue<E> {
         }
     }
 
-    /// Puts a change behind all others and returns at once.
+    /// Room for a change of this many bytes, without waiting for it.
     ///
     /// # Errors
-    /// The change, if the queue is full or closed; [`CommitQueue::is_closed`] tells which.
-    pub fn submit(&self, change: Box<dyn Change>) -> Result<(), Box<dyn Change>> {
-        let mut state = self.state.lock();
-        if state.closed || !self.has_room(&state, change.queued_bytes()) {
-            return Err(change);
+    /// [`NoRoom`]: the queue is full, or closed.
+    pub fn reserve(&self, bytes: u64) -> Result<Permit<'_, E>, NoRoom> {
+        let state = self.state.lock();
+        if state.closed {
+            return Err(NoRoom::Closed);
         }
-        self.push(&mut state, change, false);
-        if state.committer.is_none() {
-            self.submitted.notify_one();
+        if !self.has_room(&state, bytes) {
+            let (queued_bytes, limit_bytes) = (state.queued_bytes, self.limits.queue_bytes);
+            return Err(NoRoom::Full { queued_bytes, limit_bytes });
         }
-        Ok(())
+        Ok(Permit { queue: self, state, bytes })
     }
 
-    /// Puts a change behind all others and returns once it is answered. Drains the queue itself
+    /// A ticket that is answered once there is room for this many bytes. Others may take the room
+    /// before its holder comes back.
+    pub fn room(&self, bytes: u64) -> Ticket<Result<(), StorageError>> {
+        let (told, ticket) = Promise::new();
+        let mut state = self.state.lock();
+        if !state.closed && !self.has_room(&state, bytes) {
+            state.room_waiters.push(bytes, told);
+            return ticket;
+        }
+        let answer = if state.closed { Err(StorageError::Closed) } else { Ok(()) };
+        drop(state);
+        told.fulfil(answer);
+        ticket
+    }
+
+    /// Puts a change after all others and returns once it is answered. Drains the queue itself
     /// where nobody does; leads a sync where one is needed.
     ///
     /// # Errors
     /// The change, if the queue is closed.
-    pub fn commit(&self, change: Box<dyn Change>) -> Result<(), Box<dyn Change>> {
-        let mut state = self.state.lock();
+    pub fn commit<C: Change>(&self, change: C) -> Result<C::Answer, C> {
         let bytes = change.queued_bytes();
+        let (carried, ticket) = Carried::new(change);
+        let progress = Arc::new(Progress::default());
+        let mut state = self.state.lock();
         while !state.closed && !self.has_room(&state, bytes) {
             state = self.drain_or_wait(state);
         }
         if state.closed {
-            return Err(change);
+            return Err(carried.into_change());
         }
-        let progress = self.push(&mut state, change, true);
-        while progress.0.load(Ordering::Acquire) == QUEUED {
+        state.push(carried, bytes, Some(Arc::clone(&progress)));
+        while !progress.has_left_the_queue() {
             state = self.drain_or_wait(state);
         }
         drop(state);
-        while progress.0.load(Ordering::Acquire) != ANSWERED {
-            self.sync_stage.drive(&self.effects);
+        while !progress.is_answered() {
+            self.sync_stage.drive(&*self.effects);
         }
-        Ok(())
+        Ok(ticket.wait())
     }
 
     /// Runs `work` while nothing is planned, written, applied or published, and nothing waits
-    /// half done: between two groups.
-    pub fn exclusively<T>(&self, work: impl FnOnce() -> T) -> T {
+    /// half done: between two groups. It goes before the next group.
+    pub fn exclusively<T>(&self, work: impl FnOnce(&BetweenGroups) -> T) -> T {
         let mut state = self.state.lock();
-        while state.is_taken() {
+        state.exclusive_count += 1;
+        while state.is_taken() || !state.may_be_exclusive() {
             self.progressed.wait(&mut state);
         }
+        state.exclusive_count -= 1;
+        state.is_turn_of_group = true;
         let _committer = self.become_committer(state);
-        work()
+        work(&BetweenGroups { _private: () })
     }
 
     /// Drains what was submitted, on this thread, until the queue is closed: the committer thread.
@@ -195,7 +312,7 @@ impl<E: Effects> CommitQueue<E> {
     /// Syncs what was submitted to be synced, and what is due in the background, on this thread,
     /// until the queue is closed: the sync thread.
     pub fn run_syncer(&self) {
-        self.sync_stage.run(&self.effects);
+        self.sync_stage.run(&*self.effects);
     }
 
     /// Drains the queue and syncs what waits for it, on this thread: where there are no threads.
@@ -205,23 +322,51 @@ impl<E: Effects> CommitQueue<E> {
             state = self.drain_or_wait(state);
         }
         drop(state);
-        while self.sync_stage.is_waited_for() {
-            self.sync_stage.drive(&self.effects);
-        }
+        self.sync_pending();
     }
 
-    /// Takes nothing more, drains what waits, and stops the threads. A change can be given to be
-    /// the last one.
-    pub fn close(&self, last: Option<Box<dyn Change>>) {
+    /// As [`CommitQueue::run_pending`], and waits for whoever drains or syncs meanwhile: all that
+    /// was submitted before is answered then, or is being answered by another thread.
+    pub fn drive(&self) {
         let mut state = self.state.lock();
-        state.closed = true;
-        if let Some(last) = last {
-            self.push(&mut state, last, true);
-        }
         while state.is_taken() || !state.waiting.is_empty() {
             state = self.drain_or_wait(state);
         }
         drop(state);
+        self.sync_pending();
+    }
+
+    fn sync_pending(&self) {
+        while self.sync_stage.is_waited_for() {
+            self.sync_stage.drive(&*self.effects);
+        }
+    }
+
+    /// Takes nothing more, drains what waits, and stops the threads.
+    pub fn close(&self) {
+        self.end(None);
+    }
+
+    /// As [`CommitQueue::close`], with a change that is the last one.
+    pub fn close_with<C: Change>(&self, last: C) -> Ticket<C::Answer> {
+        let bytes = last.queued_bytes();
+        let (carried, ticket) = Carried::new(last);
+        self.end(Some((carried, bytes)));
+        ticket
+    }
+
+    fn end(&self, last: Option<(Box<dyn AnyChange>, u64)>) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        if let Some((last, bytes)) = last {
+            state.push(last, bytes, Some(Arc::default()));
+        }
+        while state.is_taken() || !state.waiting.is_empty() {
+            state = self.drain_or_wait(state);
+        }
+        let room_waiters = state.room_waiters.take_all();
+        drop(state);
+        room_waiters.into_iter().for_each(|told| told.fulfil(Err(StorageError::Closed)));
         self.run_pending();
         self.sync_stage.close();
         self.submitted.notify_all();
@@ -240,51 +385,33 @@ impl<E: Effects> CommitQueue<E> {
         self.state.lock().queued_bytes
     }
 
-    /// The bounds.
-    #[must_use]
-    pub fn limits(&self) -> QueueLimits {
-        self.limits
-    }
-
     fn has_room(&self, state: &State, bytes: u64) -> bool {
         state.waiting.is_empty()
             || state.queued_bytes.saturating_add(bytes) <= self.limits.queue_bytes
     }
 
-    fn push(&self, state: &mut State, change: Box<dyn Change>, blocked: bool) -> Arc<Progress> {
-        let progress = Arc::new(Progress::default());
-        let bytes = change.queued_bytes();
-        state.queued_bytes += bytes;
-        state.waiting.push_back(Queued {
-            change: Some(change),
-            progress: Arc::clone(&progress),
-            has_blocked_caller: blocked,
-            bytes,
-        });
-        progress
-    }
-
-    /// Drains one group if nobody else drains, else waits for a group to end.
+    /// Drains one group if nobody else drains or goes before it, else waits for a group to end.
     fn drain_or_wait<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         if state.is_taken() || state.waiting.is_empty() {
             self.progressed.wait(&mut state);
             return state;
         }
-        let group = self.take_group(&mut state);
+        if !state.may_drain() {
+            state.held_back_count += 1;
+            self.progressed.wait(&mut state);
+            state.held_back_count -= 1;
+            return state;
+        }
+        let Group { changes, granted } = self.take_group(&mut state);
         let committer = self.become_committer(state);
-        self.commit_group(group);
+        self.commit_group(changes);
+        drop(granted);
         drop(committer);
         self.state.lock()
     }
 
-    /// REQUIRES: the committer is not taken by another thread.
-    fn become_committer(&self, mut state: MutexGuard<'_, State>) -> Committer<'_, E> {
-        let before = state.committer.replace(std::thread::current().id());
-        Committer { queue: self, before }
-    }
-
-    fn take_group(&self, state: &mut State) -> Vec<Queued> {
-        let mut group = Vec::new();
+    fn take_group(&self, state: &mut State) -> Group {
+        let mut changes: Vec<Queued> = Vec::new();
         let mut group_bytes = 0u64;
         let mut uses_reserve = None;
         while let Some(next) = state.waiting.front() {
@@ -298,161 +425,35 @@ impl<E: Effects> CommitQueue<E> {
             }
             uses_reserve = Some(reserve);
             group_bytes += bytes;
-            state.queued_bytes -= bytes;
-            group.extend(state.waiting.pop_front());
+            changes.extend(state.pop());
             if exclusive {
                 break;
             }
         }
-        group
-    }
-
-    /// Plans, writes, applies and publishes one group, and answers it as far as it can be.
-    fn commit_group(&self, group: Vec<Queued>) {
-        if let Some(cause) = self.effects.halted() {
-            return answer_all(group, &Outcome::NotWritten(cause));
-        }
-        let mut refused = Vec::new();
-        let (planned, frames) = self.plan_group(group, &mut refused);
-        if !planned.is_empty() {
-            self.write_group(planned, frames);
-        }
-        // Only now: what an answer calls back may commit, on top of what is published.
-        answer_all(refused, &Outcome::Refused);
-    }
-
-    fn write_group(&self, mut planned: Vec<Queued>, frames: Vec<FramePlan>) {
-        let first = frames[0].moment().sequence;
-        // The frames are gone behind this. Buffers of callers, whose freeing may call back, are
-        // freed with their transactions.
-        match self.put(&mut planned, frames) {
-            Ok(()) => {
-                self.answer_group(planned, first);
-                self.effects.after_progress();
-            }
-            Err(failure) => self.fail_group(planned, failure),
-        }
-    }
-
-    /// Writes and applies the frames of a group, and publishes its changes.
-    fn put(&self, planned: &mut [Queued], mut frames: Vec<FramePlan>) -> Result<(), AppendFailure> {
-        let may_use_reserve = planned.iter().all(|queued| queued.look().may_use_reserve());
-        let last = self.effects.write(&mut frames, may_use_reserve)?;
-        let batches: Vec<&WriteBatch> = frames.iter().map(|frame| &frame.write_batch).collect();
-        let mut publish = || {
-            for (frame, queued) in frames.iter().zip(planned.iter_mut()) {
-                queued.change().publish(frame.moment().sequence);
-            }
-        };
-        self.effects.apply(&batches, last, &mut publish).map_err(|error| {
-            // The frames are in the log: their outcome is "unknown", never "failed" (rule S6).
-            self.effects.halt(&error);
-            AppendFailure::Unknown(error)
-        })
-    }
-
-    fn plan_group(
-        &self,
-        group: Vec<Queued>,
-        refused: &mut Vec<Queued>,
-    ) -> (Vec<Queued>, Vec<FramePlan>) {
-        let append_time = self.effects.now_ms();
-        let mut sequence = self.effects.last_written().next();
-        let mut planned = Vec::with_capacity(group.len());
-        let mut frames = Vec::with_capacity(group.len());
-        for mut queued in group {
-            let moment = Moment { sequence, append_time };
-            let mut frame = FramePlan::new(moment);
-            match queued.change().plan(&moment, &mut frame) {
-                Verdict::Planned => {
-                    sequence = sequence.next();
-                    frames.push(frame);
-                    planned.push(queued);
-                }
-                Verdict::Refused => refused.push(queued),
-            }
-        }
-        (planned, frames)
-    }
-
-    fn fail_group(&self, mut planned: Vec<Queued>, failure: AppendFailure) {
-        for queued in planned.iter_mut().rev() {
-            queued.change().undo();
-        }
-        let outcome = match failure {
-            AppendFailure::NotWritten(error) => Outcome::NotWritten(error),
-            AppendFailure::Unknown(error) => {
-                self.effects.halt(&error);
-                Outcome::Unknown(error)
-            }
-        };
-        answer_all(planned, &outcome);
-    }
-
-    fn answer_group(&self, planned: Vec<Queued>, first: CommitSequence) {
-        let mut leaders = 0;
-        let mut unsynced = Vec::new();
-        let mut buffered = Vec::new();
-        for (index, queued) in planned.into_iter().enumerate() {
-            let sequence = CommitSequence(first.0 + index as u64);
-            if queued.look().durability() == Durability::Buffered {
-                buffered.push((queued, sequence));
-            } else {
-                leaders += usize::from(queued.has_blocked_caller);
-                unsynced.push(Unsynced { queued, sequence });
-            }
-        }
-        let is_led = unsynced.is_empty() || leaders > 0;
-        if !unsynced.is_empty() {
-            let published: Vec<_> =
-                unsynced.iter().map(|commit| Arc::clone(&commit.queued.progress)).collect();
-            self.sync_stage.push(unsynced);
-            published.iter().for_each(|progress| progress.published());
-        }
-        // Only now, since an answer may call back, and what is called may commit again.
-        for (queued, sequence) in buffered {
-            queued.answer(Outcome::Committed { sequence });
-        }
-        // A caller that blocks leads the sync that answers all; the thread does where none blocks.
-        if !is_led || self.effects.wants_background_sync() {
-            self.sync_stage.wake();
-        }
-    }
-}
-
-fn answer_all(group: Vec<Queued>, outcome: &Outcome) {
-    for queued in group {
-        queued.answer(outcome.clone());
-    }
-}
-
-/// Being the committer; dropping it lets the next one in, also when a panic passes through.
-struct Committer<'a, E: Effects> {
-    queue: &'a CommitQueue<E>,
-    /// Who was the committer before: nobody, or this thread, from within a callback.
-    before: Option<ThreadId>,
-}
-
-impl<E: Effects> Drop for Committer<'_, E> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let cause = StorageError::store("commit", PANICKED);
-            self.queue.effects.halt(&cause);
-        }
-        let mut state = self.queue.state.lock();
-        state.committer = self.before;
-        let left = !state.waiting.is_empty();
-        drop(state);
-        self.queue.progressed.notify_all();
-        if left {
-            self.queue.submitted.notify_one();
-        }
+        state.is_turn_of_group = false;
+        let room_bytes = self.limits.queue_bytes.saturating_sub(state.queued_bytes);
+        let is_empty = state.waiting.is_empty();
+        let granted = state.room_waiters.grant(room_bytes, is_empty);
+        Group { changes, granted }
     }
 }
 
 impl<E> fmt::Debug for CommitQueue<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CommitQueue").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+impl<E> CommitQueue<E> {
+    /// Puts any change after all others.
+    pub(super) fn push_any(&self, change: Box<dyn AnyChange>, bytes: u64) {
+        self.state.lock().push(change, bytes, None);
+    }
+
+    /// How many wait to work between two groups.
+    pub(super) fn exclusive_count(&self) -> u32 {
+        self.state.lock().exclusive_count
     }
 }
 
@@ -464,9 +465,9 @@ mod tests {
     fn what_was_synced_and_answered_at_once_stays_answered_when_it_is_called_published() {
         let progress = Progress::default();
         progress.published();
-        assert_eq!(progress.0.load(Ordering::Acquire), PUBLISHED);
+        assert!(progress.has_left_the_queue() && !progress.is_answered());
         progress.answered();
         progress.published();
-        assert_eq!(progress.0.load(Ordering::Acquire), ANSWERED);
+        assert!(progress.is_answered());
     }
 }

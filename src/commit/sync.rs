@@ -7,8 +7,9 @@ use std::collections::VecDeque;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::change::Outcome;
+use super::effects::Effects;
 use super::queue::{PANICKED, Queued};
-use super::{Effects, Outcome};
 use crate::base::error::StorageError;
 use crate::base::types::CommitSequence;
 
@@ -34,7 +35,10 @@ impl SyncStage {
     /// Takes the commits of a group, all at once: a sync that covers one covers all, and whoever
     /// leads it answers all. REQUIRES: pushed in the order of sequences, by the committer.
     pub(super) fn push(&self, group: Vec<Unsynced>) {
-        self.waiting.lock().commits.extend(group);
+        let mut waiting = self.waiting.lock();
+        let all = waiting.commits.back().into_iter().chain(&group).map(|commit| commit.sequence);
+        debug_assert!(all.is_sorted_by(|a, b| a < b), "they come in the order of sequences");
+        waiting.commits.extend(group);
     }
 
     pub(super) fn is_waited_for(&self) -> bool {
@@ -86,24 +90,18 @@ impl SyncStage {
         match effects.sync(through) {
             Ok(()) => {
                 let synced = effects.synced();
-                self.answer_while(
-                    |commit| commit.sequence <= synced,
-                    |commit| Outcome::Committed { sequence: commit.sequence },
-                );
+                assert!(synced >= through, "a sync that succeeds covers what it was asked for");
+                self.answer_while(|commit| commit.sequence <= synced, &Outcome::Settled);
                 effects.after_progress();
             }
             Err(error) => {
                 effects.halt(&error);
-                self.answer_while(|_| true, |_| Outcome::Unknown(error.clone()));
+                self.answer_while(|_| true, &Outcome::Unknown(error));
             }
         }
     }
 
-    fn answer_while(
-        &self,
-        covered: impl Fn(&Unsynced) -> bool,
-        outcome: impl Fn(&Unsynced) -> Outcome,
-    ) {
+    fn answer_while(&self, covered: impl Fn(&Unsynced) -> bool, outcome: &Outcome) {
         loop {
             let mut waiting = self.waiting.lock();
             if !waiting.commits.front().is_some_and(&covered) {
@@ -111,8 +109,7 @@ impl SyncStage {
             }
             let Some(commit) = waiting.commits.pop_front() else { return };
             drop(waiting);
-            let outcome = outcome(&commit);
-            commit.queued.answer(outcome);
+            commit.queued.answer(outcome.clone());
         }
     }
 }
@@ -128,7 +125,7 @@ impl<E: Effects> Drop for Leader<'_, E> {
         if std::thread::panicking() {
             let cause = StorageError::store("commit", PANICKED);
             self.effects.halt(&cause);
-            self.stage.answer_while(|_| true, |_| Outcome::Unknown(cause.clone()));
+            self.stage.answer_while(|_| true, &Outcome::Unknown(cause));
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::{Change, CommitQueue, Effects, FramePlan, Moment, Outcome, QueueLimits, Verdict};
+use super::{Change, CommitQueue, Effects, Failure, FramePlan, NoRoom, QueueLimits, Ticket};
 use crate::base::error::StorageError;
 use crate::base::types::{AppliedCommit, CommitSequence, Durability, SegmentId, TimestampMs};
 use crate::index::write_batch::{Family, WriteBatch};
@@ -113,8 +113,6 @@ struct Step {
     may_use_reserve: bool,
     /// The step of its way at which it panics.
     panics_at: Option<&'static str>,
-    /// Called when it is asked how durable it is to be.
-    when_asked: Option<Box<dyn Fn() + Send>>,
     then: Option<Box<dyn FnOnce() + Send>>,
 }
 
@@ -133,22 +131,18 @@ impl Step {
             is_refused: false,
             may_use_reserve: false,
             panics_at: None,
-            when_asked: None,
             then: None,
         }
     }
 }
 
 impl Change for Step {
+    type Planned = ();
+    type Refusal = &'static str;
+    type Answer = Settled;
+
     fn queued_bytes(&self) -> u64 {
         self.bytes
-    }
-
-    fn durability(&self) -> Durability {
-        if let Some(when_asked) = &self.when_asked {
-            when_asked();
-        }
-        self.durability
     }
 
     fn is_exclusive(&self) -> bool {
@@ -159,49 +153,95 @@ impl Change for Step {
         self.may_use_reserve
     }
 
-    fn plan(&mut self, moment: &Moment, plan: &mut FramePlan) -> Verdict {
+    fn plan(&mut self, frame: &mut FramePlan) -> Result<(), &'static str> {
         self.come_to("plan");
         if self.is_refused {
-            return Verdict::Refused;
+            return Err("refused");
         }
-        assert_eq!(moment.append_time, 7);
-        plan.write_batch.put(Family::Meta, b"k", self.name.as_bytes());
+        assert_eq!(frame.moment().append_time, 7);
+        frame.write_batch.put(Family::Meta, b"k", self.name.as_bytes());
         note(&self.events, format!("plan {}", self.name));
-        Verdict::Planned
+        Ok(())
     }
 
-    fn undo(&mut self) {
+    fn durability(&self, _planned: &()) -> Durability {
+        self.durability
+    }
+
+    fn undo(&mut self, _planned: ()) {
         note(&self.events, format!("undo {}", self.name));
     }
 
-    fn publish(&mut self, sequence: CommitSequence) {
+    fn publish(&mut self, _planned: (), sequence: CommitSequence) -> Settled {
         self.come_to("publish");
         note(&self.events, format!("publish {} {sequence}", self.name));
+        format!("committed {sequence}")
     }
 
-    fn answer(self: Box<Self>, outcome: Outcome) {
-        self.come_to("answer");
-        let told = match outcome {
-            Outcome::Committed { sequence } => format!("committed {sequence}"),
-            Outcome::Refused => "refused".into(),
-            Outcome::NotWritten(_) => "not written".into(),
-            Outcome::Unknown(_) => "unknown".into(),
-        };
-        note(&self.events, format!("{} {told}", self.name));
-        if let Some(then) = self.then {
-            then();
+    fn fail(self, failure: Failure<&'static str>) -> Settled {
+        self.come_to("fail");
+        match failure {
+            Failure::Refused(reason) => reason.into(),
+            Failure::NotWritten(_) => "not written".into(),
+            Failure::Unknown(_) => "unknown".into(),
         }
     }
 }
 
-fn queue() -> (Arc<World>, CommitQueue<Arc<World>>) {
+/// What a step is told; it is noted with the step's name when the ticket is answered.
+type Settled = String;
+
+/// Notes the answer of a ticket, and then does what the step wants.
+fn note_answer(ticket: Ticket<Settled>, (name, events, then): Then) {
+    ticket.on_done(move |settled| {
+        note(&events, format!("{name} {settled}"));
+        if let Some(then) = then {
+            then();
+        }
+    });
+}
+
+type Then = (&'static str, Events, Option<Box<dyn FnOnce() + Send>>);
+
+impl Step {
+    fn then(&mut self) -> Then {
+        (self.name, Arc::clone(&self.events), self.then.take())
+    }
+}
+
+fn queue() -> (Arc<World>, CommitQueue<World>) {
     let world = Arc::new(World::default());
     let limits = QueueLimits { queue_bytes: 40, group_bytes: 30 };
     (Arc::clone(&world), CommitQueue::new(world, limits))
 }
 
-fn submit(queue: &CommitQueue<Arc<World>>, step: Step) -> bool {
-    queue.submit(Box::new(step)).is_ok()
+fn submit(queue: &CommitQueue<World>, mut step: Step) -> bool {
+    let then = step.then();
+    match queue.reserve(step.bytes) {
+        Ok(permit) => {
+            note_answer(permit.push(step), then);
+            true
+        }
+        Err(NoRoom::Full { queued_bytes, limit_bytes }) => {
+            assert!(queued_bytes > 0 && queued_bytes + step.bytes > limit_bytes);
+            false
+        }
+        Err(NoRoom::Closed) => false,
+    }
+}
+
+fn commit(queue: &CommitQueue<World>, step: Step) -> bool {
+    let (name, events) = (step.name, Arc::clone(&step.events));
+    match queue.commit(step) {
+        Ok(settled) => {
+            note(&events, format!("{name} {settled}"));
+            true
+        }
+        Err(step) => {
+            assert_eq!(step.name, name, "it comes back");
+            false
+        }
+    }
 }
 
 #[test]
@@ -246,7 +286,7 @@ fn a_group_that_is_not_written_is_undone_from_its_end_and_the_next_one_goes_on()
     let expected = ["plan a", "plan b", "undo b", "undo a", "a not written", "b not written"];
     assert_eq!(taken(&world.events), expected);
     assert!(world.halted().is_none());
-    assert!(queue.commit(Box::new(Step::new(&world, "c"))).is_ok());
+    assert!(commit(&queue, Step::new(&world, "c")));
     assert_eq!(taken(&world.events).last().map(String::as_str), Some("c committed 1"));
 }
 
@@ -258,10 +298,10 @@ fn what_may_be_written_is_unknown_and_halts_and_later_commits_are_not_written() 
         if !fails_to_apply {
             *world.fails_to_write.lock() = Some(AppendFailure::Unknown(StorageError::Closed));
         }
-        assert!(queue.commit(Box::new(Step::new(&world, "a"))).is_ok());
+        assert!(commit(&queue, Step::new(&world, "a")));
         assert_eq!(taken(&world.events).last().map(String::as_str), Some("a unknown"));
         assert!(world.halted().is_some());
-        assert!(queue.commit(Box::new(Step::new(&world, "b"))).is_ok());
+        assert!(commit(&queue, Step::new(&world, "b")));
         assert_eq!(taken(&world.events), ["b not written"]);
     }
 }
@@ -284,11 +324,7 @@ fn a_failed_sync_is_told_to_all_who_wait_for_it() {
     let (world, queue) = queue();
     world.fails_to_sync.store(true, Ordering::SeqCst);
     assert!(submit(&queue, Step { durability: Durability::Sync, ..Step::new(&world, "a") }));
-    assert!(
-        queue
-            .commit(Box::new(Step { durability: Durability::Sync, ..Step::new(&world, "b") }))
-            .is_ok()
-    );
+    assert!(commit(&queue, Step { durability: Durability::Sync, ..Step::new(&world, "b") }));
     let events = taken(&world.events);
     assert_eq!(events[events.len() - 2..], ["a unknown", "b unknown"]);
     assert!(world.halted().is_some());
@@ -333,22 +369,56 @@ fn what_an_answer_calls_may_commit_and_close_on_the_committers_own_thread() {
     let (inner, events) = (Arc::clone(&queue), Arc::clone(&world));
     let then = move || {
         let last = Step { durability: Durability::Sync, ..Step::new(&events, "inner") };
-        assert!(inner.commit(Box::new(last)).is_ok());
-        inner.close(None);
+        assert!(commit(&inner, last));
+        inner.close();
     };
     let outer = Step { then: Some(Box::new(then)), ..Step::new(&world, "outer") };
-    assert!(queue.commit(Box::new(outer)).is_ok());
+    assert!(submit(&queue, outer));
+    queue.run_pending();
     let events = taken(&world.events);
     assert_eq!(events[events.len() - 2..], ["sync 2", "inner committed 2"]);
-    assert!(queue.commit(Box::new(Step::new(&world, "late"))).is_err());
+    assert!(!commit(&queue, Step::new(&world, "late")));
 }
 
 #[test]
 fn closing_commits_what_waits_with_the_given_change_as_the_last() {
     let (world, queue) = queue();
     assert!(submit(&queue, Step::new(&world, "a")));
-    queue.close(Some(Box::new(Step::new(&world, "last"))));
+    let last = queue.close_with(Step::new(&world, "last"));
+    assert_eq!(last.wait(), "committed 2");
     let events = taken(&world.events);
-    assert_eq!(events.last().map(String::as_str), Some("last committed 2"));
+    assert_eq!(events[events.len() - 2..], ["publish last 2", "a committed 1"]);
     assert!(!submit(&queue, Step::new(&world, "late")));
+}
+
+#[test]
+fn who_waits_for_room_is_told_once_it_is_there_and_when_the_queue_is_closed() {
+    let (world, queue) = queue();
+    assert_eq!(queue.room(1000).try_wait().ok().map(|told| told.is_ok()), Some(true));
+    for name in ["a", "b", "c", "d"] {
+        assert!(submit(&queue, Step::new(&world, name)));
+    }
+    let (small, large) = (queue.room(10), queue.room(1000));
+    let small = small.try_wait().expect_err("the queue is full");
+    let large = large.try_wait().expect_err("the queue is full");
+    queue.run_pending();
+    assert!(small.wait().is_ok());
+    assert!(large.wait().is_ok(), "an empty queue takes any change");
+    assert!(submit(&queue, Step { bytes: 40, ..Step::new(&world, "full") }));
+    let late = queue.room(10);
+    queue.close();
+    assert!(late.wait().is_ok(), "the last groups make room");
+    assert!(matches!(queue.room(10).wait(), Err(StorageError::Closed)));
+}
+
+#[test]
+fn a_permit_that_is_dropped_leaves_its_room_to_others() {
+    let (world, queue) = queue();
+    assert!(queue.reserve(40).is_ok());
+    assert_eq!(queue.queued_bytes(), 0);
+    assert!(submit(&queue, Step { bytes: 40, ..Step::new(&world, "a") }));
+    let full = NoRoom::Full { queued_bytes: 40, limit_bytes: 40 };
+    assert_eq!(queue.reserve(1).err(), Some(full));
+    queue.close();
+    assert_eq!(queue.reserve(1).err(), Some(NoRoom::Closed));
 }

@@ -15,6 +15,15 @@ use crate::base::callback::call;
 #[must_use = "a ticket that is dropped tells nobody how the commit ended"]
 pub struct Ticket<T> {
     state: Arc<State<T>>,
+    /// Who brings the result, where no thread of the engine does.
+    driver: Option<Arc<dyn Driver>>,
+}
+
+/// Whoever can bring the results of tickets on the thread that waits for one.
+pub(crate) trait Driver: Send + Sync {
+    /// Does what was asked for before, or waits for whoever does it. Afterwards each such ticket
+    /// has its result, or another thread is about to give it.
+    fn drive(&self);
 }
 
 /// The other end of a [`Ticket`]: whoever fulfils it.
@@ -39,7 +48,7 @@ impl<T: Send + 'static> Promise<T> {
     pub fn new() -> (Self, Ticket<T>) {
         let state =
             Arc::new(State { stage: Mutex::new(Stage::Pending(None)), ready: Condvar::new() });
-        (Self { state: Arc::clone(&state) }, Ticket { state })
+        (Self { state: Arc::clone(&state) }, Ticket { state, driver: None })
     }
 
     /// Gives the result. A callback runs here, on this thread.
@@ -67,8 +76,23 @@ impl<T: Send + 'static> Promise<T> {
 }
 
 impl<T: Send + 'static> Ticket<T> {
-    /// Blocks until the result is there.
+    /// Has who waits for the result bring it, by this driver.
+    pub(crate) fn driven_by(self, driver: Arc<dyn Driver>) -> Self {
+        Self { driver: Some(driver), ..self }
+    }
+
+    fn is_pending(&self) -> bool {
+        !matches!(*self.state.stage.lock(), Stage::Ready(_))
+    }
+
+    /// Blocks until the result is there. Where no thread of the engine commits, this one does: see
+    /// [`Maintenance::Manual`](crate::Maintenance::Manual).
     pub fn wait(self) -> T {
+        if let Some(driver) = &self.driver
+            && self.is_pending()
+        {
+            driver.drive();
+        }
         let mut stage = self.state.stage.lock();
         loop {
             match std::mem::replace(&mut *stage, Stage::Taken) {

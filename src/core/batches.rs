@@ -4,10 +4,10 @@ use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
 
-use super::Pipeline;
 use crate::base::error::{Corruption, Place, StorageError};
 use crate::base::rules::Rule;
 use crate::base::types::{Offset, PartitionId, PayloadLocation};
+use crate::commit::Pipeline;
 use crate::index::keyspace::{BatchEntry, batch_key, batch_key_offset};
 use crate::index::store::{Direction, Read};
 use crate::index::write_batch::Family;

@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use super::Pipeline;
 use super::batches::Located;
-use super::space::{Live, LiveSegments};
 use crate::base::error::{Corruption, StorageError};
 use crate::base::types::{PartitionId, SegmentId};
+use crate::commit::{Live, LiveSegments, Pipeline};
 use crate::index::keyspace::{BatchEntry, decode_batch_key};
 use crate::index::store::{Direction, Read};
 use crate::index::write_batch::{Family, Operation, WriteBatch};
@@ -87,11 +86,7 @@ pub fn named_among(
 /// # Errors
 /// What the index says.
 pub fn count_live(pipeline: &Pipeline) -> Result<(), StorageError> {
-    let index = {
-        let _apply = pipeline.apply.lock();
-        pipeline.space.begin_count();
-        pipeline.store.snapshot()
-    };
+    let index = pipeline.begin_count();
     let mut live: LiveSegments = BTreeMap::new();
     let mut is_given_up = false;
     each_batch(&*index, &mut |(_, located)| {
@@ -102,7 +97,7 @@ pub fn count_live(pipeline: &Pipeline) -> Result<(), StorageError> {
         if is_given_up { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     if !is_given_up {
-        pipeline.space.end_count(live);
+        pipeline.live.end_count(live);
     }
     Ok(())
 }

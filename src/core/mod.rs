@@ -5,16 +5,15 @@ mod batches;
 mod cleaning;
 mod contents;
 mod group_offsets;
+mod ids;
 mod oldest;
 mod pins;
-mod pipeline;
 mod place;
 mod prefix;
 mod producers;
 mod schedule;
 mod space;
 mod span;
-mod touched;
 mod transactions;
 
 pub use aborted::aborted_transactions;
@@ -25,14 +24,14 @@ pub use group_offsets::{
     GroupOffset, NegativeOffset, TooLong, check_lengths, check_offsets, group_offset_key,
     last_of_each, staged_place,
 };
+pub use ids::{PartitionIds, Random, RandomBits};
 pub use oldest::{Oldest, OldestBatches};
 pub use pins::{Pin, Pins};
-pub use pipeline::{CutLimits, FLUSH_POLL, Pipeline};
 pub use place::{PlacedBatch, plan_batch, plan_row};
 pub use prefix::Prefix;
 pub use producers::{ProducerIdError, ProducerRegistry, TooManyProducers};
 pub use schedule::{Rate, Schedule};
-pub use space::{Live, Move};
+pub use space::{Move, Space};
 pub use span::Span;
 pub use transactions::{HeldId, StagedPlace, Transactions};
 
@@ -48,7 +47,7 @@ use crate::base::io::LockGuard;
 use crate::base::metrics::Metrics;
 use crate::base::rules::Rule;
 use crate::base::types::{AppliedCommit, PartitionId, TopicId, Visibility, Watermarks};
-use crate::commit::{Change, CommitQueue, Effects, Outcome, Promise, QueueLimits, Ticket};
+use crate::commit::{Change, CommitQueue, Driver, Effects, Pipeline, QueueLimits, Ticket};
 use crate::config::{EngineConfig, Maintenance};
 use crate::index::keyspace::Session;
 use crate::index::store::Read;
@@ -59,7 +58,7 @@ pub struct Shared {
     /// Log and store, and what a commit does to them.
     pub pipeline: Arc<Pipeline>,
     /// The way in for every change.
-    pub queue: CommitQueue<Arc<Pipeline>>,
+    pub queue: CommitQueue<Pipeline>,
     /// The topics and partitions that exist.
     pub catalog: Catalog,
     /// Where time comes from.
@@ -68,16 +67,18 @@ pub struct Shared {
     pub config: EngineConfig,
     /// This life of the engine.
     pub session: Session,
-    /// The partition id that is given next; the committer's.
-    pub next_partition_id: Mutex<PartitionId>,
+    /// The partition ids that are not given yet.
+    pub partition_ids: PartitionIds,
     /// The producers of the whole engine.
     pub producers: ProducerRegistry,
     /// The transactional ids.
     pub transactions: Transactions,
     /// What is known about cleaning while the engine is open.
     pub cleaning: Cleaning,
-    /// Random bits for topic ids, seeded once.
-    pub random: Mutex<Random>,
+    /// What is known of the space in the log.
+    pub space: Space,
+    /// Random bits for ids.
+    pub random: RandomBits,
     /// Who reads.
     pub pins: Arc<Pins>,
     /// The oldest batches, as retention last saw them.
@@ -111,7 +112,7 @@ impl Snapshot {
 
 /// The index as a checkpoint made it durable.
 #[derive(Debug)]
-pub struct Cut {
+pub struct Checkpoint {
     /// The last commit in it.
     pub applied: AppliedCommit,
     /// What it holds.
@@ -164,11 +165,12 @@ impl Shared {
             clock: parts.clock,
             config: parts.config,
             session: parts.session,
-            next_partition_id: Mutex::new(parts.next_partition_id),
+            partition_ids: PartitionIds::from(parts.next_partition_id),
             producers: parts.producers,
             transactions: parts.transactions,
             cleaning: Cleaning::default(),
-            random: Mutex::new(Random::new(parts.seed)),
+            space: Space::default(),
+            random: RandomBits::new(parts.seed),
             pins: Arc::default(),
             oldest: OldestBatches::default(),
             schedule,
@@ -176,12 +178,10 @@ impl Shared {
         }
     }
 
-    /// The four offsets of a partition. Two calls, for two partitions, agree about every commit
-    /// that the first one saw.
+    /// The four offsets of a partition: see [`Pipeline::watermarks`].
     #[must_use]
     pub fn watermarks(&self, partition: &Partition, visibility: Visibility) -> Watermarks {
-        let _publication = self.pipeline.publication.read();
-        partition.cell().watermarks(visibility, self.pipeline.log.synced())
+        self.pipeline.watermarks(partition.cell(), visibility)
     }
 
     /// The index as it was between two publications, so that it agrees with every watermark that
@@ -191,8 +191,7 @@ impl Shared {
         // The pin is taken first, and so is not younger than what is shown (rule F3). Who holds it
         // may forget it, so it expires.
         let pin = self.pins.take(self.pipeline.applied().sequence, self.clock.monotonic());
-        let _applied = self.pipeline.apply.lock();
-        Snapshot { store: self.pipeline.store.snapshot(), pin: Arc::new(pin) }
+        Snapshot { store: self.pipeline.snapshot(), pin: Arc::new(pin) }
     }
 
     /// Holds every segment that the index names from now on, until it is dropped: for an operation,
@@ -202,10 +201,9 @@ impl Shared {
         self.pins.hold(self.pipeline.applied().sequence)
     }
 
-    /// Waits until what the store holds now is published: an entry that is gone from the index is
-    /// then gone from the watermarks too.
+    /// Waits until what the store holds now is published: see [`Pipeline::settle`].
     pub fn settle(&self) {
-        drop(self.pipeline.apply.lock());
+        self.pipeline.settle();
     }
 
     /// Runs what removes or renames files, which lasts as long as the directories are held: who
@@ -241,11 +239,11 @@ impl Shared {
     /// An id that no topic has. An engine that is opened with the same seed again meets old ones.
     #[must_use]
     pub fn new_topic_id(&self) -> TopicId {
-        let mut random = self.random.lock();
         loop {
+            let [first, second] = self.random.next_pair();
             let mut id = [0; 16];
-            id[..8].copy_from_slice(&random.next_u64().to_be_bytes());
-            id[8..].copy_from_slice(&random.next_u64().to_be_bytes());
+            id[..8].copy_from_slice(&first.to_be_bytes());
+            id[8..].copy_from_slice(&second.to_be_bytes());
             let id = TopicId::from_bytes(id);
             if self.catalog.topic_by_id(id).is_none() {
                 return id;
@@ -299,8 +297,8 @@ impl Shared {
         Metrics {
             cleaner_max_dirty_percent: max_dirty_percent,
             cleaner_max_overdue_ms: max_overdue_ms,
-            unfreed_segments: self.pipeline.space.doomed.lock().len() as u64 + free.unremoved_count,
-            unmoved_batches: self.pipeline.space.moves.lock().len() as u64,
+            unfreed_segments: self.space.doomed.len() as u64 + free.unremoved_count,
+            unmoved_batches: self.space.moves.len() as u64,
             queued_bytes: self.queue.queued_bytes(),
             unsynced_bytes: self.pipeline.log.unsynced_bytes(),
             index_memory_bytes: self.pipeline.store.unflushed_bytes(),
@@ -331,26 +329,23 @@ impl Shared {
     ///
     /// # Errors
     /// [`StorageError::Closed`] if the engine is closed.
-    pub fn commit<T: Send + 'static>(
-        &self,
-        make: impl FnOnce(Promise<T>) -> Box<dyn Change>,
-    ) -> Result<T, StorageError> {
-        let (promise, ticket): (_, Ticket<T>) = Promise::new();
-        match self.queue.commit(make(promise)) {
-            Ok(()) => Ok(ticket.wait()),
-            Err(_) => Err(StorageError::Closed),
-        }
+    pub fn commit<C: Change>(&self, change: C) -> Result<C::Answer, StorageError> {
+        self.queue.commit(change).map_err(|_| StorageError::Closed)
     }
 
-    /// What an outcome means for a change that has nothing to tell but whether it was made.
-    ///
-    /// # Errors
-    /// What the storage says; after [`Outcome::Unknown`] the engine has halted.
-    pub fn expect_committed(outcome: Outcome) -> Result<(), StorageError> {
-        match outcome {
-            Outcome::Committed { .. } | Outcome::Refused => Ok(()),
-            Outcome::NotWritten(error) | Outcome::Unknown(error) => Err(error),
+    /// A ticket of the queue, as callers get it: where no thread of the engine commits, whoever
+    /// waits for it does.
+    pub fn ticket<T: Send + 'static>(self: &Arc<Self>, ticket: Ticket<T>) -> Ticket<T> {
+        match self.config.maintenance {
+            Maintenance::Background => ticket,
+            Maintenance::Manual => ticket.driven_by(Arc::<Self>::clone(self)),
         }
+    }
+}
+
+impl Driver for Shared {
+    fn drive(&self) {
+        self.queue.drive();
     }
 }
 
@@ -366,26 +361,5 @@ fn burst_of(maintenance: Maintenance) -> Duration {
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("session", &self.session).finish_non_exhaustive()
-    }
-}
-
-/// A small generator of random bits for ids (SplitMix64): spread well, and no secret.
-#[derive(Debug)]
-pub struct Random(u64);
-
-impl Random {
-    /// A generator that gives the same bits for the same seed.
-    #[must_use]
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// The next 64 bits.
-    pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
     }
 }

@@ -19,4 +19,24 @@ pub struct Oldest {
 }
 
 /// The oldest batches, by partition: what one run of retention leaves to the next.
-pub type OldestBatches = Mutex<HashMap<PartitionId, Oldest>>;
+#[derive(Debug, Default)]
+pub struct OldestBatches(Mutex<HashMap<PartitionId, Oldest>>);
+
+impl OldestBatches {
+    /// The oldest batch of a partition as it was last seen.
+    #[must_use]
+    pub fn get(&self, partition: PartitionId) -> Option<Oldest> {
+        self.0.lock().get(&partition).copied()
+    }
+
+    /// Takes all of them, so that a run leaves only what it saw.
+    #[must_use]
+    pub fn take(&self) -> HashMap<PartitionId, Oldest> {
+        std::mem::take(&mut *self.0.lock())
+    }
+
+    /// Keeps what a run has seen.
+    pub fn put(&self, seen: HashMap<PartitionId, Oldest>) {
+        *self.0.lock() = seen;
+    }
+}

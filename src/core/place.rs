@@ -1,4 +1,4 @@
-//! Putting a record batch behind the last one of a partition: offsets, the frame's payload, the index entries.
+//! Putting a record batch after the last one of a partition: offsets, the frame's payload, the index entries.
 
 use crate::base::types::{LeaderEpoch, TimestampMs};
 use crate::commit::{FramePlan, unplaced};
@@ -21,7 +21,7 @@ pub struct PlacedBatch {
     pub max_timestamp: TimestampMs,
 }
 
-/// Plans a batch behind the last one. The row of the partition is planned by [`plan_row`], once for
+/// Plans a batch after the last one. The row of the partition is planned by [`plan_row`], once for
 /// all batches of a change. REQUIRES: called by the committer, and the partition has room.
 pub fn plan_batch(
     cell: &PartitionCell,
@@ -32,8 +32,13 @@ pub fn plan_batch(
     let PlacedBatch { payload, attributes, record_count, max_timestamp } = batch;
     let length_bytes = payload.head.len() + payload.body.len();
     let length_bytes = u32::try_from(length_bytes).expect("a batch is below 2 GiB");
+    assert!(record_count > 0, "what is appended has records");
     let facts = BatchFacts { record_count, length_bytes, max_timestamp };
     let assigned = cell.planned().append(&facts, leader_epoch);
+    assert!(
+        assigned.last_offset - assigned.base_offset == i64::from(record_count) - 1,
+        "a batch that is appended has an offset for each record"
+    );
     let entry = BatchEntry {
         base_offset: assigned.base_offset,
         record_count,

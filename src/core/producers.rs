@@ -1,5 +1,6 @@
 //! The producers of the whole engine: how many partitions remember, and the ids that were given out.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use super::Shared;
 use crate::base::error::StorageError;
 use crate::base::rules::Rule;
 use crate::base::types::{CommitSequence, Durability, ProducerId};
-use crate::commit::{Change, FramePlan, Moment, Outcome, Promise, Verdict};
+use crate::commit::{Change, Failure, FramePlan};
 use crate::index::keyspace::{MetaKey, encode_counter};
 use crate::index::write_batch::Family;
 
@@ -65,6 +66,7 @@ impl Ids {
         if self.next == self.reserved_end {
             return Err(self.reserved_end);
         }
+        assert!(self.next < self.reserved_end, "an id is given only once it is reserved");
         let id = self.next;
         self.next += 1;
         Ok(id.cast_signed())
@@ -112,7 +114,8 @@ impl Shared {
 
     /// Counts producers that partitions remember no longer.
     pub fn forget_producers(&self, count: u64) {
-        self.producers.known.fetch_sub(count, Ordering::Relaxed);
+        let before = self.producers.known.fetch_sub(count, Ordering::Relaxed);
+        assert!(before >= count, "no more producers are forgotten than are known");
     }
 
     /// A producer id that was never given before, also across power loss.
@@ -131,10 +134,7 @@ impl Shared {
             let is_buffered = self.pipeline.broken().breaks(Rule::D1ProducerIdsSynced);
             let durability = if is_buffered { Durability::Buffered } else { Durability::Sync };
             // No lock is held: whoever answers a commit may have an id to give back.
-            let reserved = self.commit(|told| {
-                let shared = Arc::clone(self);
-                Box::new(ReserveIds { shared, end, durability, told })
-            });
+            let reserved = self.commit(ReserveIds { shared: Arc::clone(self), end, durability });
             reserved.and_then(|reserved| reserved).map_err(ProducerIdError::Storage)?;
             // Several may have reserved the same block.
             let mut ids = self.producers.ids.lock();
@@ -152,32 +152,37 @@ struct ReserveIds {
     shared: Arc<Shared>,
     end: u64,
     durability: Durability,
-    told: Promise<Result<(), StorageError>>,
 }
 
 impl Change for ReserveIds {
+    type Planned = ();
+    type Refusal = Infallible;
+    type Answer = Result<(), StorageError>;
+
     fn queued_bytes(&self) -> u64 {
         64
     }
 
-    fn durability(&self) -> Durability {
-        self.durability
-    }
-
-    fn plan(&mut self, _moment: &Moment, plan: &mut FramePlan) -> Verdict {
+    fn plan(&mut self, frame: &mut FramePlan) -> Result<(), Infallible> {
         // One that comes late must not take back what a later block has reserved.
         let before = self.shared.producers.planned_end.fetch_max(self.end, Ordering::Relaxed);
         let value = encode_counter(self.end.max(before));
-        plan.write_batch.put(Family::Meta, &MetaKey::NextProducerId.key(), &value);
-        Verdict::Planned
+        frame.write_batch.put(Family::Meta, &MetaKey::NextProducerId.key(), &value);
+        Ok(())
     }
 
-    fn undo(&mut self) {}
+    fn durability(&self, _planned: &()) -> Durability {
+        self.durability
+    }
 
-    fn publish(&mut self, _sequence: CommitSequence) {}
+    fn undo(&mut self, _planned: ()) {}
 
-    fn answer(self: Box<Self>, outcome: Outcome) {
-        self.told.fulfil(Shared::expect_committed(outcome));
+    fn publish(&mut self, _planned: (), _sequence: CommitSequence) -> Self::Answer {
+        Ok(())
+    }
+
+    fn fail(self, failure: Failure<Infallible>) -> Self::Answer {
+        failure.into_refusal().map(|never| match never {})
     }
 }
 

@@ -1,7 +1,4 @@
-//! How much of each segment is alive: a hint in memory, counted once over the index and kept by what commits change.
-//!
-//! Nothing is decided by it alone (rule F1): it tells where to look. Whatever it misses, such as
-//! the batches of a deleted topic, is found by counting anew.
+//! What is known of the space in the log while the engine is open: what is to be moved, freed, or left alone.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -10,30 +7,6 @@ use parking_lot::Mutex;
 use crate::base::types::{CommitSequence, Offset, SegmentId, TimestampMs};
 use crate::index::keyspace::BatchEntry;
 use crate::state::catalog::Partition;
-
-/// What is alive in a segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Live {
-    /// Bytes of record batches that the index names.
-    pub bytes: u64,
-    /// How many they are.
-    pub batch_count: u64,
-}
-
-/// What changes in a segment: batches that come to life in it, or die.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LiveChange {
-    /// Bytes; negative for those that die.
-    pub bytes: i64,
-    /// Batches.
-    pub batch_count: i64,
-}
-
-/// What is alive, by segment.
-pub type LiveSegments = BTreeMap<SegmentId, Live>;
-
-/// Changes, by segment.
-pub type LiveChanges = BTreeMap<SegmentId, LiveChange>;
 
 /// A batch that relocation is to move.
 #[derive(Debug, Clone)]
@@ -48,156 +21,140 @@ pub struct Move {
     pub expires_at: TimestampMs,
 }
 
-/// What is known of the space in the log.
+impl Move {
+    /// Its bytes.
+    #[must_use]
+    pub fn length_bytes(&self) -> u64 {
+        u64::from(self.entry.location.length_bytes)
+    }
+}
+
+/// What is known of the space in the log. How much of each segment is alive is counted where groups
+/// are applied, by the pipeline.
 #[derive(Debug, Default)]
 pub struct Space {
-    state: Mutex<State>,
-    /// Batches that relocation has still to move, the next one first.
-    pub moves: Mutex<VecDeque<Move>>,
-    /// Segments that held nothing at a checkpoint, with its commit: they go once no pin is older.
-    pub doomed: Mutex<BTreeMap<SegmentId, CommitSequence>>,
-    /// Segments with a batch that is damaged: they are not moved again until the next open.
-    pub damaged: Mutex<BTreeSet<SegmentId>>,
-    /// How many batches had been appended when it was last asked whether any are.
-    pub appended_before: Mutex<Option<u64>>,
+    /// Batches that relocation has still to move.
+    pub moves: PendingMoves,
+    /// Segments that nothing names any more.
+    pub doomed: DoomedSegments,
+    /// Segments that are left alone until the next open.
+    pub damaged: DamagedSegments,
+    /// Whether anything is appended.
+    pub idleness: Idleness,
 }
 
+/// Batches that relocation has still to move, the next one first.
 #[derive(Debug, Default)]
-struct State {
-    live: LiveSegments,
-    is_counted: bool,
-    /// What was written and is not applied yet.
-    written: LiveChanges,
-    /// What was applied since the count that is under way began.
-    since: Option<LiveChanges>,
-}
+pub struct PendingMoves(Mutex<VecDeque<Move>>);
 
-impl Space {
-    /// Notes what a group that was written changes. It counts once it is applied.
-    pub fn written(&self, changes: LiveChanges) {
-        self.state.lock().written = changes;
-    }
-
-    /// The group that was written last is applied. REQUIRES: the lock under which the store
-    /// changes is held.
-    pub fn applied(&self) {
-        let state = &mut *self.state.lock();
-        let written = std::mem::take(&mut state.written);
-        if let Some(since) = &mut state.since {
-            for (id, change) in &written {
-                add_change(since, *id, *change);
-            }
-        }
-        apply(&mut state.live, &written);
-    }
-
-    /// A count begins on the index as it is now. REQUIRES: as [`Space::applied`].
-    pub fn begin_count(&self) {
-        self.state.lock().since = Some(LiveChanges::new());
-    }
-
-    /// What the count found. With what was applied since it began it is what is alive now.
-    pub fn end_count(&self, counted: LiveSegments) {
-        let state = &mut *self.state.lock();
-        // Where the count was given up meanwhile, the next one tells.
-        if let Some(since) = state.since.take() {
-            state.live = counted;
-            apply(&mut state.live, &since);
-            state.is_counted = true;
-        }
-    }
-
-    /// What is alive is not known any more: it is to be counted anew.
-    pub fn forget(&self) {
-        let state = &mut *self.state.lock();
-        state.is_counted = false;
-        state.since = None;
-    }
-
-    /// What is alive, by segment; `None` if it has to be counted first.
+impl PendingMoves {
+    /// How many there are.
     #[must_use]
-    pub fn live(&self) -> Option<LiveSegments> {
-        let state = self.state.lock();
-        state.is_counted.then(|| state.live.clone())
+    pub fn len(&self) -> usize {
+        self.0.lock().len()
     }
 
-    /// A segment is gone.
-    pub fn remove(&self, id: SegmentId) {
-        self.state.lock().live.remove(&id);
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes these in place of what is left.
+    pub fn replace(&self, moves: VecDeque<Move>) {
+        *self.0.lock() = moves;
+    }
+
+    /// Forgets what is left.
+    pub fn clear(&self) {
+        self.0.lock().clear();
+    }
+
+    /// Takes the next ones: one at least where there is one, no more than so many, and no more
+    /// bytes than these.
+    #[must_use]
+    pub fn take(&self, max_count: usize, max_bytes: u64) -> Vec<Move> {
+        let mut moves = self.0.lock();
+        let mut taken = Vec::new();
+        let mut bytes = 0;
+        while let Some(next) = moves.front() {
+            bytes += next.length_bytes();
+            let is_full = bytes > max_bytes || taken.len() == max_count;
+            if is_full && !taken.is_empty() {
+                break;
+            }
+            taken.extend(moves.pop_front());
+        }
+        taken
     }
 }
 
-/// Adds a change to others.
-pub fn add_change(changes: &mut LiveChanges, id: SegmentId, change: LiveChange) {
-    let sum = changes.entry(id).or_default();
-    sum.bytes += change.bytes;
-    sum.batch_count += change.batch_count;
+/// Segments of which nothing was alive at a checkpoint, each with the checkpoint's commit: it goes
+/// once no pin is older (rule F3).
+#[derive(Debug, Default)]
+pub struct DoomedSegments(Mutex<BTreeMap<SegmentId, CommitSequence>>);
+
+impl DoomedSegments {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn ids(&self) -> BTreeSet<SegmentId> {
+        self.0.lock().keys().copied().collect()
+    }
+
+    /// Adds segments of which nothing was alive at the checkpoint with this last commit.
+    pub fn extend(&self, ids: impl IntoIterator<Item = SegmentId>, checkpoint: CommitSequence) {
+        self.0.lock().extend(ids.into_iter().map(|id| (id, checkpoint)));
+    }
+
+    /// Takes one whose checkpoint no pin is older than.
+    #[must_use]
+    pub fn take_unpinned(&self, oldest_pin: Option<CommitSequence>) -> Option<SegmentId> {
+        let mut doomed = self.0.lock();
+        let is_free = |checkpoint| oldest_pin.is_none_or(|pin| pin >= checkpoint);
+        let id = doomed.iter().find(|(_, checkpoint)| is_free(**checkpoint)).map(|(id, _)| *id)?;
+        let checkpoint = doomed.remove(&id);
+        assert!(checkpoint.is_some_and(is_free), "no pin is older than what is freed");
+        Some(id)
+    }
 }
 
-fn apply(live: &mut LiveSegments, changes: &LiveChanges) {
-    for (id, change) in changes {
-        let segment = live.entry(*id).or_default();
-        // A hint that was wrong stays a hint: it does not get below nothing.
-        segment.bytes = segment.bytes.saturating_add_signed(change.bytes);
-        segment.batch_count = segment.batch_count.saturating_add_signed(change.batch_count);
+/// Segments with a batch that is damaged or cannot be read: nothing is moved out of them again
+/// until the next open.
+#[derive(Debug, Default)]
+pub struct DamagedSegments(Mutex<BTreeSet<SegmentId>>);
+
+impl DamagedSegments {
+    /// Adds one.
+    pub fn insert(&self, id: SegmentId) {
+        self.0.lock().insert(id);
     }
-    live.retain(|_, segment| *segment != Live::default());
+
+    /// All of them.
+    #[must_use]
+    pub fn ids(&self) -> BTreeSet<SegmentId> {
+        self.0.lock().clone()
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Whether anything is appended between two looks.
+#[derive(Debug, Default)]
+pub struct Idleness(Mutex<Option<u64>>);
 
-    fn change(id: u64, bytes: i64) -> LiveChanges {
-        let batch_count = bytes.signum();
-        BTreeMap::from([(SegmentId(id), LiveChange { bytes, batch_count })])
-    }
-
-    fn live(space: &Space) -> Option<Vec<(u64, u64)>> {
-        let live = space.live()?;
-        Some(live.into_iter().map(|(id, live)| (id.0, live.bytes)).collect())
-    }
-
-    #[test]
-    fn what_is_applied_while_a_count_runs_is_added_to_it_and_what_was_applied_before_is_not() {
-        let space = Space::default();
-        space.written(change(1, 100));
-        space.applied();
-        assert_eq!(live(&space), None);
-        space.written(change(2, 7));
-        space.begin_count();
-        space.applied();
-        space.written(change(1, -30));
-        space.applied();
-        let counted = BTreeMap::from([(SegmentId(1), Live { bytes: 100, batch_count: 2 })]);
-        space.end_count(counted);
-        assert_eq!(live(&space), Some(vec![(1, 70), (2, 7)]));
-    }
-
-    #[test]
-    fn a_segment_without_anything_alive_is_not_listed_and_a_forgotten_count_is_not_told() {
-        let space = Space::default();
-        space.begin_count();
-        space.end_count(LiveSegments::new());
-        space.written(change(1, 100));
-        space.applied();
-        space.written(change(1, -100));
-        space.applied();
-        assert_eq!(live(&space), Some(vec![]));
-        space.begin_count();
-        space.forget();
-        space.end_count(LiveSegments::new());
-        assert_eq!(live(&space), None);
-    }
-
-    #[test]
-    fn a_group_that_was_not_applied_changes_nothing() {
-        let space = Space::default();
-        space.begin_count();
-        space.end_count(LiveSegments::new());
-        space.written(change(1, 100));
-        space.written(change(2, 10));
-        space.applied();
-        assert_eq!(live(&space), Some(vec![(2, 10)]));
+impl Idleness {
+    /// Whether the count of what was appended is what it was the last time.
+    pub fn has_lasted(&self, appended_count: u64) -> bool {
+        self.0.lock().replace(appended_count) == Some(appended_count)
     }
 }

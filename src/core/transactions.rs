@@ -135,6 +135,7 @@ impl TransactionIds {
             self.staging.insert(id.clone());
         }
         self.ids.insert(id, held);
+        debug_assert!(self.staging.iter().all(|id| self.ids.contains_key(id)));
     }
 
     /// Forgets one.

@@ -161,6 +161,6 @@ fn start_threads(
 }
 
 pub(super) fn shut(shared: &Shared) {
-    shared.queue.close(None);
+    shared.queue.close();
     shared.pipeline.end_work();
 }

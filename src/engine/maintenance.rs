@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::base::error::StorageError;
 use crate::base::rules::Rule;
 use crate::commit::Effects;
-use crate::core::{Cut, Shared, count_live};
+use crate::core::{Checkpoint, Shared, count_live};
 use crate::space::checkpoint::checkpoint;
 use crate::space::cleaner::clean_round;
 use crate::space::freeing::{doom, free_doomed, release_free, seemingly_dead};
@@ -96,7 +96,7 @@ fn cost(shared: &Shared, driver: Driver, bytes: u64) -> u64 {
 }
 
 fn take_due_checkpoint(shared: &Shared, step: &mut MaintenanceStep) -> Result<(), StorageError> {
-    if shared.pipeline.is_cut_due() {
+    if shared.pipeline.is_checkpoint_due() {
         checkpoint(shared)?;
         step.took_checkpoint = true;
     }
@@ -221,19 +221,19 @@ fn tend(shared: &Arc<Shared>) -> Result<(), StorageError> {
 fn give_back(shared: &Arc<Shared>, step: &mut MaintenanceStep) -> Result<(), StorageError> {
     check_count(shared);
     let trusts_count = shared.pipeline.broken().breaks(Rule::F1LookUp);
-    if shared.pipeline.space.live().is_none() && !trusts_count {
+    if shared.pipeline.live.get().is_none() && !trusts_count {
         count_live(&shared.pipeline)?;
     }
     let dead = seemingly_dead(shared);
     if !dead.is_empty() {
-        let cut = if shared.pipeline.broken().breaks(Rule::F1IndexAtCheckpoint) {
+        let checkpoint = if shared.pipeline.broken().breaks(Rule::F1IndexAtCheckpoint) {
             let pipeline = &shared.pipeline;
-            Cut { applied: pipeline.applied(), index: pipeline.store.snapshot() }
+            Checkpoint { applied: pipeline.applied(), index: pipeline.store.snapshot() }
         } else {
             step.took_checkpoint = true;
             checkpoint(shared)?
         };
-        doom(shared, &cut, &dead)?;
+        doom(shared, &checkpoint, &dead)?;
     }
     let freed = free_doomed(shared)?;
     step.freed_segments += freed.segment_count;
@@ -249,10 +249,10 @@ fn give_back(shared: &Arc<Shared>, step: &mut MaintenanceStep) -> Result<(), Sto
 /// Has what is alive counted anew where the count and the partitions' own sums have drifted apart:
 /// a hint that is far too high would keep dead space.
 fn check_count(shared: &Shared) {
-    if let Some(live) = shared.pipeline.space.live() {
+    if let Some(live) = shared.pipeline.live.get() {
         let counted: u64 = live.values().map(|live| live.bytes).sum();
         if counted.abs_diff(shared.live_bytes()) > shared.config.segment_bytes / 4 {
-            shared.pipeline.space.forget();
+            shared.pipeline.live.forget();
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::base::callback;
 use crate::base::error::StorageError;
 use crate::base::metrics::Metrics;
 use crate::base::types::{Offset, TimestampMs, TopicId};
-use crate::commit::Effects;
+use crate::commit::{Effects, Ticket};
 use crate::config::EngineConfig;
 use crate::core::{GroupOffset, Shared, check_offsets};
 use crate::engine::maintenance::{MaintenanceStep, run_step};
@@ -163,6 +163,13 @@ impl Engine {
     #[must_use]
     pub fn append_transaction(&self) -> AppendTransaction {
         AppendTransaction::new(Arc::clone(self.shared()))
+    }
+
+    /// A ticket that is answered once the commit queue has room for this many bytes, or the engine
+    /// is closed: how to wait without blocking after
+    /// [`NotWritten::QueueFull`](crate::NotWritten::QueueFull). Others may take the room first.
+    pub fn queue_room(&self, bytes: u64) -> Ticket<Result<(), StorageError>> {
+        self.shared().ticket(self.shared().queue.room(bytes))
     }
 
     /// Deletes the records below an offset: the log start moves there, whether or not it is the
@@ -370,8 +377,8 @@ impl Inner {
             return Err(StorageError::Closed);
         }
         let ended = end_session(&self.shared)
-            .and_then(|()| self.shared.queue.exclusively(|| self.shared.pipeline.begin_cut()))
-            .and_then(|_| self.shared.pipeline.finish_cut());
+            .and_then(|()| self.begin_last_checkpoint())
+            .and_then(|()| self.shared.pipeline.finish_checkpoint());
         self.stop();
         if ended.is_ok() {
             self.shared.pipeline.log.trim();
@@ -379,6 +386,11 @@ impl Inner {
         let released = self.shared.release();
         tell_all(&self.shared);
         ended.and(released)
+    }
+
+    fn begin_last_checkpoint(&self) -> Result<(), StorageError> {
+        let pipeline = &self.shared.pipeline;
+        self.shared.queue.exclusively(|committer| pipeline.begin_checkpoint(committer)).map(drop)
     }
 
     fn stop(&self) {

@@ -11,7 +11,7 @@ use crate::base::error::StorageError;
 use crate::base::rules::Rule;
 use crate::base::types::SegmentId;
 use crate::commit::Effects;
-use crate::core::{Cut, Shared, live_in, named_among};
+use crate::core::{Checkpoint, Shared, live_in, named_among};
 
 /// What was freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,48 +29,49 @@ pub struct Freed {
 #[must_use]
 pub fn seemingly_dead(shared: &Shared) -> Vec<SegmentId> {
     let pipeline = &shared.pipeline;
-    let live = match pipeline.space.live() {
+    let live = match pipeline.live.get() {
         None if pipeline.broken().breaks(Rule::F1LookUp) => Default::default(),
         None => return Vec::new(),
         Some(live) => live,
     };
-    let doomed = pipeline.space.doomed.lock();
+    let doomed = shared.space.doomed.ids();
     let newest = pipeline.applied().segment;
     let segments = pipeline.log.segments().into_iter().map(|segment| segment.id);
-    segments
-        .filter(|id| *id < newest && !live.contains_key(id) && !doomed.contains_key(id))
-        .collect()
+    segments.filter(|id| *id < newest && !live.contains_key(id) && !doomed.contains(id)).collect()
 }
 
-/// Dooms those of the segments that the cut covers and whose batches its index does not name.
+/// Dooms those of the segments that the checkpoint covers and whose batches its index does not name.
 ///
 /// # Errors
 /// What the storage says.
-pub fn doom(shared: &Shared, cut: &Cut, candidates: &[SegmentId]) -> Result<(), StorageError> {
+pub fn doom(
+    shared: &Shared,
+    checkpoint: &Checkpoint,
+    candidates: &[SegmentId],
+) -> Result<(), StorageError> {
     let pipeline = &shared.pipeline;
     let mut dead = BTreeSet::new();
     let mut unreadable = BTreeSet::new();
-    for &id in candidates.iter().filter(|id| **id < cut.applied.segment) {
+    for &id in candidates.iter().filter(|id| **id < checkpoint.applied.segment) {
         if pipeline.broken().breaks(Rule::F1LookUp) {
             dead.insert(id);
             continue;
         }
-        match live_in(pipeline, &*cut.index, id)? {
+        match live_in(pipeline, &*checkpoint.index, id)? {
             Some(held) if held.is_empty() => drop(dead.insert(id)),
             // The hint was wrong: count anew.
-            Some(_) => pipeline.space.forget(),
+            Some(_) => pipeline.live.forget(),
             None => drop(unreadable.insert(id)),
         }
     }
     if !unreadable.is_empty() {
-        let named = named_among(&*cut.index, &unreadable)?;
+        let named = named_among(&*checkpoint.index, &unreadable)?;
         dead.extend(unreadable.difference(&named));
         if !named.is_empty() {
-            pipeline.space.forget();
+            pipeline.live.forget();
         }
     }
-    let mut doomed = pipeline.space.doomed.lock();
-    doomed.extend(dead.into_iter().map(|id| (id, cut.applied.sequence)));
+    shared.space.doomed.extend(dead, checkpoint.applied.sequence);
     Ok(())
 }
 
@@ -82,7 +83,7 @@ pub fn doom(shared: &Shared, cut: &Cut, candidates: &[SegmentId]) -> Result<(), 
 pub fn free_doomed(shared: &Shared) -> Result<Freed, StorageError> {
     let pipeline = &shared.pipeline;
     let mut freed = Freed::default();
-    if pipeline.space.doomed.lock().is_empty() {
+    if shared.space.doomed.is_empty() {
         return Ok(freed);
     }
     let segments = pipeline.log.segments().into_iter();
@@ -94,12 +95,7 @@ pub fn free_doomed(shared: &Shared) -> Result<Freed, StorageError> {
         }
         let ignores_pins = pipeline.broken().breaks(Rule::F3PinsHold);
         let oldest = shared.pins.oldest().filter(|_| !ignores_pins);
-        let mut doomed = pipeline.space.doomed.lock();
-        let is_free = |covered| oldest.is_none_or(|pin| pin >= covered);
-        let next = doomed.iter().find(|(_, covered)| is_free(**covered)).map(|(id, _)| *id);
-        let Some(id) = next else { return Ok(freed) };
-        doomed.remove(&id);
-        drop(doomed);
+        let Some(id) = shared.space.doomed.take_unpinned(oldest) else { return Ok(freed) };
         let result = shared.while_held(|| pipeline.log.free_segment(id));
         if let Some(cause) = pipeline.halted() {
             return Err(cause);
@@ -107,7 +103,7 @@ pub fn free_doomed(shared: &Shared) -> Result<Freed, StorageError> {
         if let Err(StorageError::Closed) = result {
             return Err(StorageError::Closed);
         }
-        pipeline.space.remove(id);
+        pipeline.live.remove(id);
         freed.failed_removals += u64::from(result.is_err());
         // None of one that another round has freed.
         let Some(&bytes) = lengths.get(&id).filter(|_| !matches!(result, Ok(0))) else { continue };
@@ -128,7 +124,7 @@ pub fn free_doomed(shared: &Shared) -> Result<Freed, StorageError> {
 pub fn release_free(shared: &Shared) -> Result<bool, StorageError> {
     let pipeline = &shared.pipeline;
     let appended = pipeline.counters.appended_batches.get();
-    let is_idle = pipeline.space.appended_before.lock().replace(appended) == Some(appended);
+    let is_idle = shared.space.idleness.has_lasted(appended);
     let released = shared.while_held(|| pipeline.log.release_free(!is_idle));
     match (pipeline.halted(), released) {
         (Some(cause), _) => Err(cause),

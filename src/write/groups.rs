@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::base::error::StorageError;
 use crate::base::types::{CommitSequence, Durability};
-use crate::commit::{Change, FramePlan, Moment, Outcome, Promise, Verdict};
+use crate::commit::{Change, Failure, FramePlan};
 use crate::core::{
     GroupOffset, NegativeOffset, Shared, TooLong, check_lengths, group_offset_key, last_of_each,
 };
@@ -54,11 +54,8 @@ pub fn commit_group_offsets(
         return Ok(());
     }
     let offsets = last_of_each(offsets);
-    let committed = shared.commit(|told| {
-        let shared = Arc::clone(shared);
-        Box::new(CommitOffsets { shared, group: group.to_owned(), offsets, told, gone: None })
-    });
-    committed.unwrap_or_else(|error| Err(GroupError::Storage(error)))
+    let change = CommitOffsets { shared: Arc::clone(shared), group: group.to_owned(), offsets };
+    shared.commit(change).unwrap_or_else(|error| Err(GroupError::Storage(error)))
 }
 
 /// What a group has committed of a partition, if anything.
@@ -125,11 +122,14 @@ struct CommitOffsets {
     shared: Arc<Shared>,
     group: String,
     offsets: Vec<(Partition, GroupOffset)>,
-    told: Promise<Result<(), GroupError>>,
-    gone: Option<Partition>,
 }
 
 impl Change for CommitOffsets {
+    type Planned = ();
+    /// A partition that is gone.
+    type Refusal = Partition;
+    type Answer = Result<(), GroupError>;
+
     fn queued_bytes(&self) -> u64 {
         // What an entry costs beside its metadata and the name of its group, about.
         const PER_OFFSET: usize = 128;
@@ -137,38 +137,35 @@ impl Change for CommitOffsets {
         (self.group.len() * self.offsets.len() + bytes.sum::<usize>()) as u64
     }
 
-    fn durability(&self) -> Durability {
-        Durability::Buffered
-    }
-
-    fn plan(&mut self, moment: &Moment, plan: &mut FramePlan) -> Verdict {
+    fn plan(&mut self, frame: &mut FramePlan) -> Result<(), Partition> {
         let gone = self.offsets.iter().find(|(partition, _)| {
             partition.topic().is_deleted() || !self.shared.catalog.holds(partition.topic())
         });
         if let Some((partition, _)) = gone {
-            self.gone = Some(partition.clone());
-            return Verdict::Refused;
+            return Err(partition.clone());
         }
+        let moment = frame.moment();
         for (partition, offset) in &self.offsets {
             let row = offset.row(moment.append_time, moment.sequence);
             let key = group_offset_key(&self.group, partition);
-            plan.write_batch.put(Family::Groups, &key, &row.encode());
+            frame.write_batch.put(Family::Groups, &key, &row.encode());
         }
-        Verdict::Planned
+        Ok(())
     }
 
-    fn undo(&mut self) {}
+    fn durability(&self, _planned: &()) -> Durability {
+        Durability::Buffered
+    }
 
-    fn publish(&mut self, _sequence: CommitSequence) {}
+    fn undo(&mut self, _planned: ()) {}
 
-    fn answer(self: Box<Self>, outcome: Outcome) {
-        self.told.fulfil(match outcome {
-            Outcome::Committed { .. } => Ok(()),
-            Outcome::Refused => Err(GroupError::UnknownPartition {
-                partition: self.gone.expect("a refused change keeps its reason"),
-            }),
-            Outcome::NotWritten(error) | Outcome::Unknown(error) => Err(GroupError::Storage(error)),
-        });
+    fn publish(&mut self, _planned: (), _sequence: CommitSequence) -> Self::Answer {
+        Ok(())
+    }
+
+    fn fail(self, failure: Failure<Partition>) -> Self::Answer {
+        let partition = failure.into_refusal()?;
+        Err(GroupError::UnknownPartition { partition })
     }
 }
 

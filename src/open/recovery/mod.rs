@@ -29,8 +29,9 @@ use crate::base::error::{Corruption, Place, StorageError};
 use crate::base::io::{Files, LockGuard};
 use crate::base::rules::{BrokenRules, Rule};
 use crate::base::types::{AppliedCommit, EngineId, PartitionId};
+use crate::commit::{CheckpointLimits, FLUSH_POLL, Pipeline};
 use crate::config::EngineConfig;
-use crate::core::{CutLimits, Parts, Pipeline, ProducerRegistry, Random, Shared, Transactions};
+use crate::core::{Parts, ProducerRegistry, Random, Shared, Transactions};
 use crate::index::keyspace::{
     FORMAT_VERSION, Identity, MetaKey, Session, decode_applied, decode_counter, encode_applied,
     encode_counter,
@@ -171,7 +172,7 @@ fn pipeline(
     applied: AppliedCommit,
 ) -> Pipeline {
     let config = &options.config;
-    let limits = CutLimits {
+    let limits = CheckpointLimits {
         index_bytes: config.checkpoint_index_bytes,
         log_bytes: config.checkpoint_log_bytes,
         range_deletes: config.checkpoint_range_deletes,
@@ -299,7 +300,7 @@ fn replay_frame(
 fn flush(store: &dyn Store) -> Result<(), StorageError> {
     store.begin_flush()?;
     while !store.is_flushed()? {
-        std::thread::park_timeout(crate::core::FLUSH_POLL);
+        std::thread::park_timeout(FLUSH_POLL);
     }
     Ok(())
 }

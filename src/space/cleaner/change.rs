@@ -12,8 +12,8 @@ use bytes::Bytes;
 
 use crate::base::error::StorageError;
 use crate::base::types::{CommitSequence, Durability, Offset, PayloadLocation, TimestampMs};
-use crate::commit::{Change, FramePlan, Moment, Outcome, Promise, Verdict, unplaced};
-use crate::core::{Located, Pipeline};
+use crate::commit::{Change, Failure, FramePlan, Pipeline, unplaced};
+use crate::core::Located;
 use crate::index::keyspace::{BatchEntry, batch_key, partition_key};
 use crate::index::store::Direction;
 use crate::index::write_batch::Family;
@@ -52,39 +52,28 @@ pub(super) struct Finish {
     pub next_horizon: TimestampMs,
 }
 
-/// How a commit of a pass ended.
+/// What became of a commit of a pass.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum Cleaned {
     /// What could be changed was changed.
     Done,
     /// The pass has to end: its topic is gone or not compacted any more, or another one has
     /// rewritten what it has read.
     Overtaken,
-    /// The storage failed.
-    Failed(StorageError),
 }
 
 pub(super) struct CleanChange {
-    pipeline: Arc<Pipeline>,
-    partition: Partition,
-    items: Vec<Item>,
-    finish: Option<Finish>,
-    told: Promise<Told>,
-    log_end: Offset,
-    refused: Told,
+    pub(super) pipeline: Arc<Pipeline>,
+    pub(super) partition: Partition,
+    pub(super) items: Vec<Item>,
+    pub(super) finish: Option<Finish>,
 }
 
-impl CleanChange {
-    pub(super) fn new(
-        pipeline: Arc<Pipeline>,
-        partition: Partition,
-        items: Vec<Item>,
-        finish: Option<Finish>,
-        told: Promise<Told>,
-    ) -> Self {
-        Self { pipeline, partition, items, finish, told, log_end: 0, refused: Told::Overtaken }
-    }
+/// The log end when the commit was planned.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LogEnd(Offset);
 
+impl CleanChange {
     /// The items whose batches are as they were, each with where its batch lies now; `None` if the
     /// pass has to end.
     fn unchanged(&self) -> Result<Option<Vec<(&Item, PayloadLocation)>>, StorageError> {
@@ -218,15 +207,15 @@ impl Replacement {
 }
 
 impl Change for CleanChange {
+    type Planned = LogEnd;
+    type Refusal = Result<Cleaned, StorageError>;
+    type Answer = Result<Cleaned, StorageError>;
+
     fn queued_bytes(&self) -> u64 {
         const PER_ITEM: u64 = 256;
         let replacements = self.items.iter().filter_map(|item| item.replacement.as_ref());
         let bytes: usize = replacements.map(|replacement| replacement.bytes.len()).sum();
         bytes as u64 + PER_ITEM * (1 + self.items.len() as u64)
-    }
-
-    fn durability(&self) -> Durability {
-        Durability::Buffered
     }
 
     fn is_exclusive(&self) -> bool {
@@ -238,21 +227,13 @@ impl Change for CleanChange {
         self.items.iter().all(|item| item.replacement.is_none())
     }
 
-    fn plan(&mut self, _moment: &Moment, plan: &mut FramePlan) -> Verdict {
-        let unchanged = match self.unchanged() {
-            Ok(Some(unchanged)) => unchanged,
-            Ok(None) => return Verdict::Refused,
-            Err(error) => {
-                self.refused = Told::Failed(error);
-                return Verdict::Refused;
-            }
-        };
+    fn plan(&mut self, frame: &mut FramePlan) -> Result<LogEnd, Self::Refusal> {
+        let unchanged = self.unchanged().map_err(Err)?.ok_or(Ok(Cleaned::Overtaken))?;
         if unchanged.is_empty() && self.finish.is_none() {
-            self.refused = Told::Done;
-            return Verdict::Refused;
+            return Err(Ok(Cleaned::Done));
         }
         for (item, place) in unchanged {
-            self.put(item, place, plan);
+            self.put(item, place, frame);
         }
         let cell = self.partition.cell();
         let mut planned = cell.planned();
@@ -261,27 +242,25 @@ impl Change for CleanChange {
         }
         let mut row = Vec::new();
         planned.row().encode(&mut row);
-        self.log_end = planned.row().log_end;
-        drop(planned);
-        plan.write_batch.put(Family::Partitions, &partition_key(cell.id()), &row);
-        Verdict::Planned
+        frame.write_batch.put(Family::Partitions, &partition_key(cell.id()), &row);
+        Ok(LogEnd(planned.row().log_end))
     }
 
-    fn undo(&mut self) {
+    fn durability(&self, _planned: &LogEnd) -> Durability {
+        Durability::Buffered
+    }
+
+    fn undo(&mut self, _planned: LogEnd) {
         self.partition.cell().undo();
     }
 
-    fn publish(&mut self, sequence: CommitSequence) {
+    fn publish(&mut self, LogEnd(log_end): LogEnd, sequence: CommitSequence) -> Self::Answer {
         let synced = self.pipeline.log.synced();
-        self.partition.cell().publish(sequence, self.log_end, synced);
+        self.partition.cell().publish(sequence, log_end, synced);
+        Ok(Cleaned::Done)
     }
 
-    fn answer(self: Box<Self>, outcome: Outcome) {
-        let this = *self;
-        this.told.fulfil(match outcome {
-            Outcome::Committed { .. } => Told::Done,
-            Outcome::Refused => this.refused,
-            Outcome::NotWritten(error) | Outcome::Unknown(error) => Told::Failed(error),
-        });
+    fn fail(self, failure: Failure<Self::Refusal>) -> Self::Answer {
+        failure.into_refusal()?
     }
 }

@@ -14,8 +14,7 @@ pub(super) struct HashKey(pub [u64; 2]);
 impl HashKey {
     /// A new one.
     pub(super) fn random(shared: &Shared) -> Self {
-        let mut random = shared.random.lock();
-        Self([random.next_u64(), random.next_u64()])
+        Self(shared.random.next_pair())
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::base::error::StorageError;
 use crate::base::types::{CommitSequence, Durability, Offset};
-use crate::commit::{Change, FramePlan, Moment, Outcome, Promise, Verdict};
-use crate::core::{Pipeline, Shared};
+use crate::commit::{Change, Failure, FramePlan, Pipeline};
+use crate::core::Shared;
 use crate::index::keyspace::{PartitionRow, partition_key};
 use crate::index::write_batch::Family;
 use crate::state::catalog::Partition;
@@ -38,58 +38,61 @@ fn change_row(
 ) -> Result<(), StorageError> {
     let (pipeline, partition) = (Arc::clone(&shared.pipeline), partition.clone());
     let change = Box::new(change);
-    let outcome =
-        shared.commit(|told| Box::new(RowChange { pipeline, partition, change, told, log_end: 0 }));
-    Shared::expect_committed(outcome?)
+    shared.commit(RowChange { pipeline, partition, change })?
 }
 
 struct RowChange {
     pipeline: Arc<Pipeline>,
     partition: Partition,
     change: Box<dyn Fn(&mut PartitionRow) + Send>,
-    told: Promise<Outcome>,
-    log_end: Offset,
 }
 
 impl Change for RowChange {
+    /// The log end.
+    type Planned = Offset;
+    /// The topic is gone.
+    type Refusal = ();
+    type Answer = Result<(), StorageError>;
+
     fn queued_bytes(&self) -> u64 {
         256
-    }
-
-    fn durability(&self) -> Durability {
-        Durability::Buffered
     }
 
     fn is_exclusive(&self) -> bool {
         true
     }
 
-    fn plan(&mut self, _moment: &Moment, plan: &mut FramePlan) -> Verdict {
+    fn plan(&mut self, frame: &mut FramePlan) -> Result<Offset, ()> {
         if self.partition.topic().is_deleted() {
-            return Verdict::Refused;
+            return Err(());
         }
         let cell = self.partition.cell();
         let mut planned = cell.planned();
         let mut row = planned.row().clone();
         (self.change)(&mut row);
-        self.log_end = row.log_end;
+        let log_end = row.log_end;
         let mut value = Vec::new();
         row.encode(&mut value);
         *planned = PartitionState::new(row);
-        plan.write_batch.put(Family::Partitions, &partition_key(cell.id()), &value);
-        Verdict::Planned
+        frame.write_batch.put(Family::Partitions, &partition_key(cell.id()), &value);
+        Ok(log_end)
     }
 
-    fn undo(&mut self) {
+    fn durability(&self, _planned: &Offset) -> Durability {
+        Durability::Buffered
+    }
+
+    fn undo(&mut self, _planned: Offset) {
         self.partition.cell().undo();
     }
 
-    fn publish(&mut self, sequence: CommitSequence) {
+    fn publish(&mut self, log_end: Offset, sequence: CommitSequence) -> Self::Answer {
         let synced = self.pipeline.log.synced();
-        self.partition.cell().publish(sequence, self.log_end, synced);
+        self.partition.cell().publish(sequence, log_end, synced);
+        Ok(())
     }
 
-    fn answer(self: Box<Self>, outcome: Outcome) {
-        self.told.fulfil(outcome);
+    fn fail(self, failure: Failure<()>) -> Self::Answer {
+        failure.into_refusal()
     }
 }

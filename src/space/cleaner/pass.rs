@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::change::{CleanChange, Finish, Item, Told};
+use super::change::{CleanChange, Cleaned, Finish, Item};
 use super::dirty::Known;
 use super::error::{CleanError, Stop};
 use super::filter::filter;
@@ -279,17 +279,13 @@ impl Pass<'_> {
         let partition = self.reader.partition.clone();
         // The removal mark does not tell of a batch that gets a horizon and keeps its size.
         drop(self.reader.shared.cleaning.take_dirty(partition.cell().id()));
-        let told = self
-            .reader
-            .shared
-            .commit(|told| Box::new(CleanChange::new(pipeline, partition, items, finish, told)))?;
-        match told {
-            Told::Done => {
+        let change = CleanChange { pipeline, partition, items, finish };
+        match self.reader.shared.commit(change)?? {
+            Cleaned::Done => {
                 self.figures = CleanerPass { commits: figures.commits + 1, ..figures };
                 Ok(())
             }
-            Told::Overtaken => Err(Stop::Told),
-            Told::Failed(error) => Err(error.into()),
+            Cleaned::Overtaken => Err(Stop::Told),
         }
     }
 

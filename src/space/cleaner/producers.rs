@@ -75,7 +75,7 @@ pub(super) struct LastBatches {
 impl LastBatches {
     pub(super) fn look_up(shared: &Shared, partition: &Partition) -> Self {
         // Between two groups: what is planned then is published.
-        shared.queue.exclusively(|| {
+        shared.queue.exclusively(|_| {
             let producers = partition.cell().producers();
             let mut last = Self::default();
             for (producer_id, state) in producers.iter() {

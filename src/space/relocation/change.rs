@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::base::error::StorageError;
 use crate::base::rules::Rule;
 use crate::base::types::{CommitSequence, Durability};
-use crate::commit::{Change, FramePlan, Moment, Outcome, Promise, Verdict, unplaced};
+use crate::commit::{Change, Failure, FramePlan, unplaced};
 use crate::core::{Move, Shared};
 use crate::index::keyspace::{BatchEntry, batch_key};
 use crate::index::write_batch::Family;
@@ -22,10 +22,13 @@ pub(super) struct Moving {
 struct RelocateChange {
     shared: Arc<Shared>,
     moving: Vec<Moving>,
-    told: Promise<Result<u64, StorageError>>,
-    moved_count: u64,
-    moved_bytes: u64,
-    failure: Option<StorageError>,
+}
+
+/// What is moved.
+#[derive(Debug, Clone, Copy, Default)]
+struct Moved {
+    batch_count: u64,
+    bytes: u64,
 }
 
 /// Moves batches in one commit; tells how many were still there to be moved.
@@ -33,12 +36,7 @@ pub(super) fn relocate_batches(
     shared: &Arc<Shared>,
     moving: Vec<Moving>,
 ) -> Result<u64, StorageError> {
-    let make = |told| -> Box<dyn Change> {
-        let shared = Arc::clone(shared);
-        let (moved_count, moved_bytes, failure) = (0, 0, None);
-        Box::new(RelocateChange { shared, moving, told, moved_count, moved_bytes, failure })
-    };
-    shared.commit(make)?
+    shared.commit(RelocateChange { shared: Arc::clone(shared), moving })?
 }
 
 /// Whether the index still says of a batch what it said when it was found.
@@ -55,35 +53,38 @@ pub(super) fn is_there(shared: &Shared, of: &Move) -> Result<bool, StorageError>
 }
 
 impl RelocateChange {
-    fn try_plan(&mut self, plan: &mut FramePlan) -> Result<(), StorageError> {
-        (self.moved_count, self.moved_bytes) = (0, 0);
+    fn try_plan(&self, frame: &mut FramePlan) -> Result<Moved, StorageError> {
+        let mut moved = Moved::default();
         for moving in &self.moving {
             let entry = &moving.of.entry;
             let key = batch_key(moving.of.partition.cell().id(), moving.of.last_offset);
             // What was planned before is applied: the change is alone in its group.
             if is_there(&self.shared, &moving.of)? {
                 let length_bytes = entry.location.length_bytes;
-                let moved = BatchEntry { location: unplaced(length_bytes), ..*entry };
+                let entry = BatchEntry { location: unplaced(length_bytes), ..*entry };
                 let body = moving.body.clone();
-                plan.add_batch(&key, &moved, Payload { head: Bytes::new(), body, crc: entry.crc });
-                plan.note_dead(entry.location.segment, u64::from(length_bytes), 1);
-                self.moved_count += 1;
-                self.moved_bytes += u64::from(length_bytes);
+                let payload = Payload { head: Bytes::new(), body, crc: entry.crc };
+                frame.add_batch(&key, &entry, payload);
+                let from = moving.of.entry.location.segment;
+                frame.note_dead(from, u64::from(length_bytes), 1);
+                moved.batch_count += 1;
+                moved.bytes += u64::from(length_bytes);
             }
         }
-        Ok(())
+        Ok(moved)
     }
 }
 
 impl Change for RelocateChange {
+    type Planned = Moved;
+    /// Nothing is there any more to be moved, or the index cannot be read.
+    type Refusal = Result<(), StorageError>;
+    type Answer = Result<u64, StorageError>;
+
     fn queued_bytes(&self) -> u64 {
         // What the frame and the entries cost beside the batches themselves, about.
         const PER_BATCH: u64 = 256;
         self.moving.iter().map(|moving| moving.body.len() as u64 + PER_BATCH).sum()
-    }
-
-    fn durability(&self) -> Durability {
-        Durability::Buffered
     }
 
     fn is_exclusive(&self) -> bool {
@@ -95,30 +96,26 @@ impl Change for RelocateChange {
         true
     }
 
-    fn plan(&mut self, _moment: &Moment, plan: &mut FramePlan) -> Verdict {
-        match self.try_plan(plan) {
-            Ok(()) if self.moved_count > 0 => Verdict::Planned,
-            Ok(()) => Verdict::Refused,
-            Err(error) => {
-                self.failure = Some(error);
-                Verdict::Refused
-            }
-        }
+    fn plan(&mut self, frame: &mut FramePlan) -> Result<Moved, Self::Refusal> {
+        let moved = self.try_plan(frame).map_err(Err)?;
+        if moved.batch_count > 0 { Ok(moved) } else { Err(Ok(())) }
     }
 
-    fn undo(&mut self) {}
+    fn durability(&self, _planned: &Moved) -> Durability {
+        Durability::Buffered
+    }
 
-    fn publish(&mut self, _sequence: CommitSequence) {
+    fn undo(&mut self, _planned: Moved) {}
+
+    fn publish(&mut self, moved: Moved, _sequence: CommitSequence) -> Self::Answer {
         let counters = &self.shared.pipeline.counters;
-        counters.relocated_batches.add(self.moved_count);
-        counters.relocated_bytes.add(self.moved_bytes);
+        counters.relocated_batches.add(moved.batch_count);
+        counters.relocated_bytes.add(moved.bytes);
+        Ok(moved.batch_count)
     }
 
-    fn answer(self: Box<Self>, outcome: Outcome) {
-        let result = match self.failure {
-            Some(error) => Err(error),
-            None => Shared::expect_committed(outcome).map(|()| self.moved_count),
-        };
-        self.told.fulfil(result);
+    fn fail(self, failure: Failure<Self::Refusal>) -> Self::Answer {
+        failure.into_refusal()??;
+        Ok(0)
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::base::error::StorageError;
 use crate::base::types::SegmentId;
-use crate::core::{Live, Shared};
+use crate::commit::Live;
+use crate::core::Shared;
 use crate::log::SEGMENT_HEADER_BYTES;
 
 /// What a batch costs in a frame beside its own bytes, about: its index entry and its place in
@@ -103,9 +104,9 @@ pub(super) fn check_room(shared: &Shared, bytes: u64) -> Result<(), StorageError
 /// The segments to relocate now.
 pub(super) fn victims(shared: &Shared) -> Result<Vec<SegmentId>, StorageError> {
     let pipeline = &shared.pipeline;
-    let Some(live) = pipeline.space.live() else { return Ok(Vec::new()) };
+    let Some(live) = pipeline.live.get() else { return Ok(Vec::new()) };
     let newest = pipeline.applied().segment;
-    let damaged = pipeline.space.damaged.lock();
+    let damaged = shared.space.damaged.ids();
     let mut total_bytes = 0;
     let mut candidates = Vec::new();
     for segment in pipeline.log.segments() {

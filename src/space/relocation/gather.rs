@@ -34,12 +34,12 @@ pub(super) fn survivors(
         }
         let Some(held) = live_in(&shared.pipeline, index.store(), id)? else {
             // What cannot be followed is not moved by this way.
-            shared.pipeline.space.damaged.lock().insert(id);
+            shared.space.damaged.insert(id);
             continue;
         };
         if held.is_empty() {
             // The hint was wrong: count anew.
-            shared.pipeline.space.forget();
+            shared.pipeline.live.forget();
         }
         for (partition, located) in held {
             let Some(handle) = partitions.get(&partition) else { continue };
@@ -72,7 +72,7 @@ impl Lifetime {
     fn of(shared: &Shared, partition: &Partition) -> Self {
         let settings = partition.topic().settings();
         let size_bytes = partition.cell().read(|state| state.row().size_bytes);
-        let oldest = shared.oldest.lock().get(&partition.cell().id()).copied();
+        let oldest = shared.oldest.get(partition.cell().id());
         let now = shared.clock.now_ms();
         let age_ms = oldest.map(|oldest| now.saturating_sub(oldest.written_at));
         Self::new(settings.effective(), size_bytes, age_ms)

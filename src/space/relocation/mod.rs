@@ -38,7 +38,7 @@ pub struct Relocated {
 /// Whether a burst is under way.
 #[must_use]
 pub fn is_under_way(shared: &Shared) -> bool {
-    !shared.pipeline.space.moves.lock().is_empty()
+    !shared.space.moves.is_empty()
 }
 
 /// Begins a burst if too much of the log is dead and none is under way; tells whether one is.
@@ -55,7 +55,7 @@ pub fn begin(shared: &Shared) -> Result<bool, StorageError> {
         return Ok(false);
     }
     shared.pipeline.log.leave_segment();
-    *shared.pipeline.space.moves.lock() = moves;
+    shared.space.moves.replace(moves);
     Ok(true)
 }
 
@@ -68,7 +68,7 @@ pub fn go_on(shared: &Arc<Shared>, allowance_bytes: u64) -> Result<Relocated, St
     let mut relocated = Relocated::default();
     let result = move_on(shared, allowance_bytes, &mut relocated);
     if result.is_err() {
-        shared.pipeline.space.moves.lock().clear();
+        shared.space.moves.clear();
         shared.pipeline.log.leave_segment();
     }
     result.map(|()| relocated)
@@ -80,11 +80,12 @@ fn move_on(
     relocated: &mut Relocated,
 ) -> Result<(), StorageError> {
     while relocated.bytes < allowance_bytes {
-        let next = take_commit(shared, COMMIT_BYTES.min(allowance_bytes - relocated.bytes));
+        let max_bytes = COMMIT_BYTES.min(allowance_bytes - relocated.bytes);
+        let next = shared.space.moves.take(COMMIT_BATCHES, max_bytes);
         if next.is_empty() {
             break;
         }
-        let bytes: u64 = next.iter().map(length_bytes).sum();
+        let bytes: u64 = next.iter().map(Move::length_bytes).sum();
         relocated.batch_count += move_batches(shared, &next)?;
         relocated.bytes += bytes;
         if !is_under_way(shared) {
@@ -93,26 +94,6 @@ fn move_on(
         }
     }
     Ok(())
-}
-
-fn length_bytes(one: &Move) -> u64 {
-    u64::from(one.entry.location.length_bytes)
-}
-
-/// The batches of the next commit: one at least, and no more bytes than these.
-fn take_commit(shared: &Shared, most_bytes: u64) -> Vec<Move> {
-    let mut moves = shared.pipeline.space.moves.lock();
-    let mut taken = Vec::new();
-    let mut bytes = 0;
-    while let Some(next) = moves.front() {
-        bytes += length_bytes(next);
-        let is_full = bytes > most_bytes || taken.len() == COMMIT_BATCHES;
-        if is_full && !taken.is_empty() {
-            break;
-        }
-        taken.extend(moves.pop_front());
-    }
-    taken
 }
 
 /// Moves batches in one commit; tells how many were still there to be moved.
@@ -129,12 +110,12 @@ fn move_batches(shared: &Arc<Shared>, batches: &[Move]) -> Result<u64, StorageEr
             // A damaged batch stays where it is, and its segment with it.
             Err(StorageError::Corruption(_)) => {
                 shared.pipeline.counters.corruptions.add(1);
-                shared.pipeline.space.damaged.lock().insert(one.entry.location.segment);
+                shared.space.damaged.insert(one.entry.location.segment);
                 shared.pipeline.log.distrust(one.entry.location.segment);
             }
             Err(error) => {
                 // So does one that cannot be read: the next burst is of others.
-                shared.pipeline.space.damaged.lock().insert(one.entry.location.segment);
+                shared.space.damaged.insert(one.entry.location.segment);
                 return Err(error);
             }
         }
@@ -143,7 +124,7 @@ fn move_batches(shared: &Arc<Shared>, batches: &[Move]) -> Result<u64, StorageEr
     if moving.is_empty() {
         return Ok(0);
     }
-    choose::check_room(shared, batches.iter().map(length_bytes).sum())?;
+    choose::check_room(shared, batches.iter().map(Move::length_bytes).sum())?;
     relocate_batches(shared, moving)
 }
 

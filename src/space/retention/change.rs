@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::base::error::StorageError;
 use crate::base::types::{CommitSequence, Durability, Offset};
-use crate::commit::{Change, FramePlan, Moment, Outcome, Promise, Verdict};
+use crate::commit::{Change, Failure, FramePlan};
 use crate::config::TopicSettings;
 use crate::core::{Prefix, Shared};
 use crate::state::catalog::Partition;
@@ -32,9 +32,6 @@ pub(super) struct TrimChange {
     shared: Arc<Shared>,
     trims: Vec<Trim>,
     durability: Durability,
-    told: Promise<Result<Vec<Trimmed>, StorageError>>,
-    /// What planning decided of each, and the log end then.
-    planned: Vec<(Trimmed, Offset)>,
 }
 
 /// Moves log starts in one commit, and tells of each what became of it.
@@ -43,11 +40,14 @@ pub(super) fn trim(
     trims: Vec<Trim>,
     durability: Durability,
 ) -> Result<Vec<Trimmed>, StorageError> {
-    let make = |told| -> Box<dyn Change> {
-        let shared = Arc::clone(shared);
-        Box::new(TrimChange { shared, trims, durability, told, planned: Vec::new() })
-    };
-    shared.commit(make)?
+    shared.commit(TrimChange { shared: Arc::clone(shared), trims, durability })?
+}
+
+/// What planning decided of a trim, and the log end then.
+type Planned = (Trimmed, Offset);
+
+fn without_ends(planned: &[Planned]) -> Vec<Trimmed> {
+    planned.iter().map(|(trimmed, _)| *trimmed).collect()
 }
 
 impl TrimChange {
@@ -66,54 +66,62 @@ impl TrimChange {
     }
 
     /// The partitions whose log start moves, each with the log end of its planning.
-    fn moved(&self) -> impl Iterator<Item = (&Trim, Offset)> {
-        let planned = self.trims.iter().zip(&self.planned);
+    fn moved<'a>(&'a self, planned: &'a [Planned]) -> impl Iterator<Item = (&'a Trim, Offset)> {
+        let planned = self.trims.iter().zip(planned);
         planned.filter(|(_, (trimmed, _))| *trimmed == Trimmed::Done).map(|(t, (_, end))| (t, *end))
     }
 }
 
 impl Change for TrimChange {
+    type Planned = Vec<Planned>;
+    /// None of the log starts moves.
+    type Refusal = Vec<Trimmed>;
+    type Answer = Result<Vec<Trimmed>, StorageError>;
+
     fn queued_bytes(&self) -> u64 {
         // A row and up to 64 deleted keys of two families each, at most about.
         4096 * self.trims.len() as u64
-    }
-
-    fn durability(&self) -> Durability {
-        self.durability
     }
 
     fn may_use_reserve(&self) -> bool {
         true
     }
 
-    fn plan(&mut self, _moment: &Moment, plan: &mut FramePlan) -> Verdict {
-        self.planned.clear();
+    fn plan(&mut self, frame: &mut FramePlan) -> Result<Vec<Planned>, Vec<Trimmed>> {
+        let mut planned = Vec::with_capacity(self.trims.len());
         for trim in &self.trims {
-            let trimmed = Self::plan_one(trim, plan);
+            let trimmed = Self::plan_one(trim, frame);
             let log_end = trim.partition.cell().planned().watermarks().log_end;
-            self.planned.push((trimmed, log_end));
+            planned.push((trimmed, log_end));
         }
-        if self.moved().next().is_some() { Verdict::Planned } else { Verdict::Refused }
+        if self.moved(&planned).next().is_none() {
+            return Err(without_ends(&planned));
+        }
+        Ok(planned)
     }
 
-    fn undo(&mut self) {
-        self.moved().for_each(|(trim, _)| trim.partition.cell().undo());
+    fn durability(&self, _planned: &Vec<Planned>) -> Durability {
+        self.durability
     }
 
-    fn publish(&mut self, sequence: CommitSequence) {
+    fn undo(&mut self, planned: Vec<Planned>) {
+        self.moved(&planned).for_each(|(trim, _)| trim.partition.cell().undo());
+    }
+
+    fn publish(&mut self, planned: Vec<Planned>, sequence: CommitSequence) -> Self::Answer {
         let pipeline = &self.shared.pipeline;
         let synced = pipeline.log.synced();
-        for (trim, log_end) in self.moved() {
+        for (trim, log_end) in self.moved(&planned) {
             trim.partition.cell().publish(sequence, log_end, synced);
             pipeline.touch(sequence, trim.partition.cell());
             let removed = trim.prefix.removed();
             pipeline.counters.removed_batches.add(removed.batch_count);
             pipeline.counters.removed_bytes.add(removed.size_bytes);
         }
+        Ok(without_ends(&planned))
     }
 
-    fn answer(self: Box<Self>, outcome: Outcome) {
-        let trimmed = self.planned.iter().map(|(trimmed, _)| *trimmed).collect();
-        self.told.fulfil(Shared::expect_committed(outcome).map(|()| trimmed));
+    fn fail(self, failure: Failure<Vec<Trimmed>>) -> Self::Answer {
+        failure.into_refusal()
     }
 }

@@ -45,13 +45,10 @@ struct Expired {
 /// # Errors
 /// What the storage says. What was removed before stays removed.
 pub fn run_retention(shared: &Arc<Shared>) -> Result<RetentionReport, StorageError> {
-    let mut run = Run {
-        now: shared.clock.now_ms(),
-        before: std::mem::take(&mut *shared.oldest.lock()),
-        after: HashMap::new(),
-    };
+    let mut run =
+        Run { now: shared.clock.now_ms(), before: shared.oldest.take(), after: HashMap::new() };
     let report = look_at_all(shared, &mut run);
-    *shared.oldest.lock() = run.after;
+    shared.oldest.put(run.after);
     report
 }
 

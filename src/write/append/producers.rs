@@ -21,7 +21,6 @@ pub(super) struct ProducerPlan {
     changed: Vec<Changed>,
     /// Where a producer of a partition stands in `changed`, where those are many.
     positions: HashMap<(usize, ProducerId), usize>,
-    is_installed: bool,
 }
 
 /// A producer that the append changes.
@@ -173,7 +172,7 @@ impl ProducerPlan {
 
     /// Makes the changes, and plans the producers' rows. What a partition's oldest open transaction
     /// is goes into its state, whose row is planned later.
-    pub(super) fn install(&mut self, transaction: &AppendTransaction, plan: &mut FramePlan) {
+    pub(super) fn install(&self, transaction: &AppendTransaction, plan: &mut FramePlan) {
         let mut row = Vec::new();
         for changed in &self.changed {
             let cell = transaction.partitions[changed.partition].cell();
@@ -187,14 +186,10 @@ impl ProducerPlan {
             plan.write_batch.put(Family::Producers, &key, &row);
         }
         transaction.shared.count_producers(self.new_count());
-        self.is_installed = true;
     }
 
     /// Takes the changes back. The states of the partitions are taken back by whoever planned them.
-    pub(super) fn undo(&mut self, transaction: &AppendTransaction) {
-        if !std::mem::take(&mut self.is_installed) {
-            return;
-        }
+    pub(super) fn undo(&self, transaction: &AppendTransaction) {
         transaction.shared.forget_producers(self.new_count());
         for changed in &self.changed {
             let mut producers = transaction.partitions[changed.partition].cell().producers();

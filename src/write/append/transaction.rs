@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::change::AppendChange;
+use super::change::{AppendChange, queued_bytes};
 use super::error::{AppendError, AppendErrorKind, CommitError, NotWritten};
 use crate::base::error::StorageError;
 use crate::base::types::{
     CommitSequence, Durability, NO_TIMESTAMP, Offset, ProducerIdentity, Sequence, TimestampMs,
 };
-use crate::commit::{Promise, Ticket};
+use crate::commit::{NoRoom, Promise, Ticket};
 use crate::core::Shared;
 use crate::record::{
     AppendRules, BatchBuilder, BuildError, Codec, Record, ValidatedBatch, validate_append,
@@ -399,13 +399,8 @@ impl AppendTransaction {
             return Ok(Committed { sequence: None, batches: Vec::new() });
         }
         let shared = Arc::clone(&self.shared);
-        let (promise, ticket) = Promise::new();
-        let change = AppendChange::new(self, durability, promise);
-        match shared.queue.commit(Box::new(change)) {
-            Ok(()) => {}
-            Err(change) => change.answer(crate::commit::Outcome::NotWritten(StorageError::Closed)),
-        }
-        ticket.wait()
+        let committed = shared.queue.commit(AppendChange::new(self, durability));
+        committed.unwrap_or_else(|change| Err(change.into_transaction().not_taken(NoRoom::Closed)))
     }
 
     /// Puts the transaction into the commit queue and returns at once, never waiting for I/O. The
@@ -444,34 +439,35 @@ impl AppendTransaction {
         self,
         durability: Durability,
     ) -> Result<Ticket<Result<Committed, CommitError>>, CommitError> {
-        let shared = Arc::clone(&self.shared);
-        let (promise, ticket) = Promise::new();
         if self.is_empty() {
+            let (promise, ticket) = Promise::new();
             promise.fulfil(Ok(Committed { sequence: None, batches: Vec::new() }));
             return Ok(ticket);
         }
-        let change = Box::new(AppendChange::new(self, durability, promise));
-        let Err(change) = shared.queue.submit(change) else { return Ok(ticket) };
-        if shared.queue.is_closed() {
-            change.answer(crate::commit::Outcome::NotWritten(StorageError::Closed));
-            return Err(refused_at_once(ticket));
+        let shared = Arc::clone(&self.shared);
+        match shared.queue.reserve(queued_bytes(&self)) {
+            Ok(permit) => Ok(shared.ticket(permit.push(AppendChange::new(self, durability)))),
+            Err(no_room) => Err(self.not_taken(no_room)),
         }
-        let (queued_bytes, limits) = (shared.queue.queued_bytes(), shared.queue.limits());
-        change.answer(crate::commit::Outcome::NotWritten(StorageError::Closed));
-        Err(match refused_at_once(ticket) {
-            CommitError::NotWritten { transaction, .. } => CommitError::NotWritten {
-                reason: NotWritten::QueueFull { queued_bytes, limit_bytes: limits.queue_bytes },
-                transaction,
-            },
-            other => other,
-        })
     }
-}
 
-fn refused_at_once(ticket: Ticket<Result<Committed, CommitError>>) -> CommitError {
-    match ticket.wait() {
-        Err(error) => error,
-        Ok(_) => unreachable!("a change that was not taken is not committed"),
+    /// A ticket that is answered once the commit queue has room for this transaction, or the
+    /// engine is closed: for a caller that got [`NotWritten::QueueFull`] and must not block. Others
+    /// may take the room first, and then [`AppendTransaction::submit`] says so again.
+    pub fn queue_room(&self) -> Ticket<Result<(), StorageError>> {
+        self.shared.ticket(self.shared.queue.room(queued_bytes(self)))
+    }
+
+    /// The queue did not take it: it comes back.
+    fn not_taken(self, no_room: NoRoom) -> CommitError {
+        self.shared.pipeline.counters.unwritten_commits.add(1);
+        let reason = match no_room {
+            NoRoom::Closed => NotWritten::Storage(StorageError::Closed),
+            NoRoom::Full { queued_bytes, limit_bytes } => {
+                NotWritten::QueueFull { queued_bytes, limit_bytes }
+            }
+        };
+        CommitError::NotWritten { reason, transaction: Box::new(self) }
     }
 }
 

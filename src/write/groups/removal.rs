@@ -1,7 +1,7 @@
 //! Takes away offsets of groups, and lists the groups that have any.
 //!
 //! A removal is alone in its commit group, so it sees every offset that was committed before it
-//! and none behind it.
+//! and none after it.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::ControlFlow;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::GroupError;
 use crate::base::error::StorageError;
 use crate::base::types::{CommitSequence, Durability, TimestampMs, TopicId};
-use crate::commit::{Change, FramePlan, Moment, Outcome, Promise, Verdict};
+use crate::commit::{Change, Failure, FramePlan};
 use crate::core::{Shared, StagedPlace, check_lengths, group_offset_key, staged_place};
 use crate::index::keyspace::{GroupRow, decode_group_key, group_of_key, group_prefix};
 use crate::index::store::{Direction, Read};
@@ -69,12 +69,8 @@ pub fn remove_group_offsets(
     which: Which,
 ) -> Result<usize, GroupError> {
     check_lengths(group, &[]).map_err(GroupError::TooLong)?;
-    let removed = shared.commit(|told| {
-        let shared = Arc::clone(shared);
-        let group = group.to_owned();
-        Box::new(RemoveOffsets { shared, group, which, told, planned: Ok(0), staged: Vec::new() })
-    });
-    removed.unwrap_or_else(|error| Err(GroupError::Storage(error)))
+    let change = RemoveOffsets { shared: Arc::clone(shared), group: group.to_owned(), which };
+    shared.commit(change).unwrap_or_else(|error| Err(GroupError::Storage(error)))
 }
 
 /// The commit.
@@ -82,8 +78,12 @@ struct RemoveOffsets {
     shared: Arc<Shared>,
     group: String,
     which: Which,
-    told: Promise<Result<usize, GroupError>>,
-    planned: Result<usize, StorageError>,
+}
+
+/// What planning found to remove.
+struct PlannedRemoval {
+    /// How many offsets.
+    count: usize,
     /// What open transactions hold of it, each with its transactional id: it goes too.
     staged: Vec<(String, StagedPlace)>,
 }
@@ -156,13 +156,14 @@ impl RemoveOffsets {
 }
 
 impl Change for RemoveOffsets {
+    type Planned = PlannedRemoval;
+    /// Nothing is to be removed, or what is there cannot be read.
+    type Refusal = Result<(), StorageError>;
+    type Answer = Result<usize, GroupError>;
+
     fn queued_bytes(&self) -> u64 {
         let partitions = if let Which::Of(partitions) = &self.which { partitions.len() } else { 1 };
         (partitions * (64 + self.group.len())) as u64
-    }
-
-    fn durability(&self) -> Durability {
-        Durability::Buffered
     }
 
     fn is_exclusive(&self) -> bool {
@@ -173,28 +174,30 @@ impl Change for RemoveOffsets {
         true
     }
 
-    fn plan(&mut self, _moment: &Moment, plan: &mut FramePlan) -> Verdict {
-        self.planned = self.plan_into(&mut plan.write_batch);
-        if self.planned.is_ok() {
-            self.staged = self.plan_staged(&mut plan.write_batch);
+    fn plan(&mut self, frame: &mut FramePlan) -> Result<PlannedRemoval, Self::Refusal> {
+        let count = self.plan_into(&mut frame.write_batch).map_err(Err)?;
+        let staged = self.plan_staged(&mut frame.write_batch);
+        if count == 0 && staged.is_empty() {
+            Err(Ok(()))
+        } else {
+            Ok(PlannedRemoval { count, staged })
         }
-        let removes = matches!(self.planned, Ok(count) if count > 0);
-        if removes || !self.staged.is_empty() { Verdict::Planned } else { Verdict::Refused }
     }
 
-    fn undo(&mut self) {}
-
-    fn publish(&mut self, _sequence: CommitSequence) {
-        self.shared.transactions.lock().unstage(&self.staged);
+    fn durability(&self, _planned: &PlannedRemoval) -> Durability {
+        Durability::Buffered
     }
 
-    fn answer(self: Box<Self>, outcome: Outcome) {
-        self.told.fulfil(match outcome {
-            // Where nothing was to be removed there is no commit, and nothing is wrong.
-            Outcome::Committed { .. } | Outcome::Refused => {
-                self.planned.map_err(GroupError::Storage)
-            }
-            Outcome::NotWritten(error) | Outcome::Unknown(error) => Err(GroupError::Storage(error)),
-        });
+    fn undo(&mut self, _planned: PlannedRemoval) {}
+
+    fn publish(&mut self, planned: PlannedRemoval, _sequence: CommitSequence) -> Self::Answer {
+        self.shared.transactions.lock().unstage(&planned.staged);
+        Ok(planned.count)
+    }
+
+    fn fail(self, failure: Failure<Self::Refusal>) -> Self::Answer {
+        // Where nothing was to be removed there is no commit, and nothing is wrong.
+        failure.into_refusal()??;
+        Ok(0)
     }
 }

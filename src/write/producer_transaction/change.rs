@@ -8,7 +8,7 @@ use crate::base::rules::Rule;
 use crate::base::types::{
     CommitSequence, Durability, NO_PRODUCER_ID, ProducerId, ProducerIdentity, TimestampMs,
 };
-use crate::commit::{Change, FramePlan, Moment, Outcome, Promise, Verdict};
+use crate::commit::{Change, Failure, FramePlan};
 use crate::core::{GroupOffset, HeldId, Shared, staged_place};
 use crate::index::keyspace::{ProducerTransactionRow, producer_transaction_key};
 use crate::index::write_batch::Family;
@@ -79,27 +79,41 @@ impl Request {
     }
 }
 
-/// The answer; `None` where a new producer id is needed and none was drawn.
-type Answer = Result<Option<ProducerIdentity>, ProducerError>;
-type Told = Promise<Answer>;
-
 pub(super) struct TransactionChange {
     shared: Arc<Shared>,
     request: Arc<Request>,
-    told: Told,
     fresh: Option<ProducerId>,
-    planned: Option<Planned>,
-    refused: Option<ProducerError>,
-    /// The answer where nothing is to be written.
-    unwritten: Option<Option<ProducerIdentity>>,
 }
 
-struct Planned {
+/// What planning decided.
+pub(super) struct PlannedStep {
     /// What the id is then; nothing where it is forgotten.
     held: Option<HeldId>,
     ending: Option<PlannedEnding>,
     durability: Durability,
     answer: Result<ProducerIdentity, ProducerTransactionError>,
+}
+
+/// Why nothing is written.
+pub(super) enum Unwritten {
+    /// Nothing is to be written: this is the answer.
+    Answered(ProducerIdentity),
+    /// A new producer id is needed, and none was drawn.
+    NeedsProducerId,
+    /// The request is refused.
+    Refused(ProducerError),
+}
+
+impl From<ProducerError> for Unwritten {
+    fn from(error: ProducerError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<ProducerTransactionError> for Unwritten {
+    fn from(error: ProducerTransactionError) -> Self {
+        Self::Refused(error.into())
+    }
 }
 
 /// Carries a request out and waits for it.
@@ -113,18 +127,9 @@ pub(super) fn carry_out(
     let request = Arc::new(request);
     let mut fresh = None;
     loop {
-        let make = |told| -> Box<dyn Change> {
-            Box::new(TransactionChange {
-                shared: Arc::clone(shared),
-                request: Arc::clone(&request),
-                told,
-                fresh,
-                planned: None,
-                refused: None,
-                unwritten: None,
-            })
-        };
-        match shared.commit(make).map_err(ProducerError::NotWritten)?? {
+        let change =
+            TransactionChange { shared: Arc::clone(shared), request: Arc::clone(&request), fresh };
+        match shared.commit(change).map_err(ProducerError::NotWritten)?? {
             Some(answer) => return Ok(answer),
             // Few requests need one, and the committer cannot reserve ids while it plans.
             None => fresh = Some(shared.draw_producer_id()?),
@@ -133,11 +138,7 @@ pub(super) fn carry_out(
 }
 
 impl TransactionChange {
-    fn try_plan(
-        &mut self,
-        moment: &Moment,
-        plan: &mut FramePlan,
-    ) -> Result<Option<Planned>, ProducerError> {
+    fn try_plan(&mut self, frame: &mut FramePlan) -> Result<PlannedStep, Unwritten> {
         let held = self.shared.transactions.lock().get(&self.request.id).cloned();
         let (drawn, mut is_missing) = (&mut self.fresh, false);
         let mut fresh = || {
@@ -148,38 +149,37 @@ impl TransactionChange {
         };
         let row = held.as_ref().map(|held| &held.row);
         // Times below 0 mean "none" in a row, and a clock may tell them.
-        let now_ms = moment.append_time.max(0);
+        let now_ms = frame.moment().append_time.max(0);
         let decision = (self.request.decide)(row, now_ms, &mut fresh)?;
         if is_missing {
-            self.unwritten = Some(None);
-            return Ok(None);
+            return Err(Unwritten::NeedsProducerId);
         }
         let step = match decision {
             Decision::Step(step) => *step,
-            Decision::Forget => return Ok(Some(self.plan_forget(plan))),
+            Decision::Forget => return Ok(self.plan_forget(frame)),
         };
-        let gone = self.gone();
-        if let Some(partition) = gone {
-            return Err(ProducerError::UnknownPartition { partition });
+        if let Some(partition) = self.gone() {
+            return Err(ProducerError::UnknownPartition { partition }.into());
         }
         if step.row.is_none() && self.request.staged.is_none() && !self.request.is_sync {
-            self.unwritten = Some(Some(step.answer?));
-            return Ok(None);
+            return Err(Unwritten::Answered(step.answer?));
         }
         self.check_count(held.is_none())?;
-        self.plan_step(moment, step, held, plan).map(Some)
+        Ok(self.plan_step(step, held, frame)?)
     }
 
     fn plan_step(
         &self,
-        moment: &Moment,
         step: Step,
         held: Option<HeldId>,
-        plan: &mut FramePlan,
-    ) -> Result<Planned, ProducerError> {
+        frame: &mut FramePlan,
+    ) -> Result<PlannedStep, ProducerError> {
         let ending = match (&step.ending, &held) {
             (Some(ending), Some(held)) => {
-                let planned = PlannedEnding::plan(&self.shared, ending, held, plan);
+                let planned = PlannedEnding::plan(&self.shared, ending, held, frame);
+                // An end lets readers go on, and there are no more of them than transactions are
+                // open.
+                frame.allow_reserve();
                 Some(planned.map_err(ProducerError::NotWritten)?)
             }
             _ => None,
@@ -198,29 +198,30 @@ impl TransactionChange {
                 next.partitions.insert(partition.cell().id(), partition.clone());
             }
         }
-        self.stage(moment, &mut next, plan);
+        self.stage(&mut next, frame);
         let key = producer_transaction_key(&self.request.id);
-        plan.write_batch.put(Family::ProducerTransactions, &key, &next.row.encode());
+        frame.write_batch.put(Family::ProducerTransactions, &key, &next.row.encode());
         let durability = if self.request.is_sync { Durability::Sync } else { step.durability };
-        Ok(Planned { held: Some(next), ending, durability, answer: step.answer })
+        Ok(PlannedStep { held: Some(next), ending, durability, answer: step.answer })
     }
 
-    fn stage(&self, moment: &Moment, next: &mut HeldId, plan: &mut FramePlan) {
+    fn stage(&self, next: &mut HeldId, frame: &mut FramePlan) {
         let Some((group, offsets)) = &self.request.staged else { return };
+        let moment = frame.moment();
         for (partition, offset) in offsets {
             let place = staged_place(group, partition);
             let row = offset.row(moment.append_time, moment.sequence);
             let key = place.key(next.row.current.producer_id);
-            plan.write_batch.put(Family::ProducerTransactions, &key, &row.encode());
+            frame.write_batch.put(Family::ProducerTransactions, &key, &row.encode());
             next.staged.insert(place, row);
         }
     }
 
-    fn plan_forget(&self, plan: &mut FramePlan) -> Planned {
+    fn plan_forget(&self, frame: &mut FramePlan) -> PlannedStep {
         let key = producer_transaction_key(&self.request.id);
-        plan.write_batch.delete(Family::ProducerTransactions, &key);
+        frame.write_batch.delete(Family::ProducerTransactions, &key);
         let answer = Ok(ProducerIdentity::NONE);
-        Planned { held: None, ending: None, durability: Durability::Buffered, answer }
+        PlannedStep { held: None, ending: None, durability: Durability::Buffered, answer }
     }
 
     fn check_count(&self, is_new: bool) -> Result<(), ProducerError> {
@@ -229,6 +230,12 @@ impl TransactionChange {
             return Err(ProducerError::TooManyTransactionalIds { limit });
         }
         Ok(())
+    }
+
+    fn return_unused_id(&mut self) {
+        if let Some(unused) = self.fresh.take() {
+            self.shared.return_producer_id(unused);
+        }
     }
 
     /// The first partition of the request that does not exist any more.
@@ -240,6 +247,11 @@ impl TransactionChange {
 }
 
 impl Change for TransactionChange {
+    type Planned = PlannedStep;
+    type Refusal = Unwritten;
+    /// `None` where a new producer id is needed and none was drawn.
+    type Answer = Result<Option<ProducerIdentity>, ProducerError>;
+
     fn queued_bytes(&self) -> u64 {
         // What a partition, or an offset beside its metadata, costs at the end, about.
         const PER_PART: usize = 256;
@@ -248,70 +260,49 @@ impl Change for TransactionChange {
         (PER_PART * (1 + self.request.partitions.len()) + staged) as u64
     }
 
-    fn durability(&self) -> Durability {
-        if self.shared.pipeline.broken().breaks(Rule::D1ProducerTransactionsSynced) {
-            return Durability::Buffered;
-        }
-        self.planned.as_ref().map_or(Durability::Buffered, |planned| planned.durability)
-    }
-
     fn is_exclusive(&self) -> bool {
         true
     }
 
-    fn may_use_reserve(&self) -> bool {
-        // An end lets readers go on, and there are no more of them than transactions are open.
-        self.planned.as_ref().is_some_and(|planned| planned.ending.is_some())
+    fn plan(&mut self, frame: &mut FramePlan) -> Result<PlannedStep, Unwritten> {
+        self.try_plan(frame)
     }
 
-    fn plan(&mut self, moment: &Moment, plan: &mut FramePlan) -> Verdict {
-        match self.try_plan(moment, plan) {
-            Ok(Some(planned)) => {
-                self.planned = Some(planned);
-                Verdict::Planned
-            }
-            Ok(None) => Verdict::Refused,
-            Err(error) => {
-                self.refused = Some(error);
-                Verdict::Refused
-            }
+    fn durability(&self, planned: &PlannedStep) -> Durability {
+        if self.shared.pipeline.broken().breaks(Rule::D1ProducerTransactionsSynced) {
+            return Durability::Buffered;
         }
+        planned.durability
     }
 
-    fn undo(&mut self) {
-        if let Some(ending) = self.planned.as_mut().and_then(|planned| planned.ending.as_mut()) {
+    fn undo(&mut self, planned: PlannedStep) {
+        if let Some(ending) = planned.ending {
             ending.undo(&self.shared);
         }
     }
 
-    fn publish(&mut self, sequence: CommitSequence) {
-        let planned = self.planned.as_mut().expect("a published change was planned");
+    fn publish(&mut self, planned: PlannedStep, sequence: CommitSequence) -> Self::Answer {
         let mut transactions = self.shared.transactions.lock();
-        match planned.held.take() {
+        match planned.held {
             Some(held) => transactions.put(self.request.id.clone(), held),
             None => transactions.remove(&self.request.id),
         }
         drop(transactions);
+        self.return_unused_id();
         if let Some(ending) = &planned.ending {
             ending.publish(&self.shared, sequence);
         }
+        planned.answer.map(Some).map_err(ProducerError::Refused)
     }
 
-    fn answer(self: Box<Self>, outcome: Outcome) {
-        if let Some(unused) = self.fresh {
-            self.shared.return_producer_id(unused);
+    fn fail(mut self, failure: Failure<Unwritten>) -> Self::Answer {
+        self.return_unused_id();
+        match failure {
+            Failure::Refused(Unwritten::Answered(answer)) => Ok(Some(answer)),
+            Failure::Refused(Unwritten::NeedsProducerId) => Ok(None),
+            Failure::Refused(Unwritten::Refused(error)) => Err(error),
+            Failure::NotWritten(error) => Err(ProducerError::NotWritten(error)),
+            Failure::Unknown(error) => Err(ProducerError::OutcomeUnknown(error)),
         }
-        self.told.fulfil(match (outcome, self.unwritten) {
-            (Outcome::Refused, Some(answer)) => Ok(answer),
-            (Outcome::Refused, None) => {
-                Err(self.refused.expect("a refused change keeps its reason"))
-            }
-            (Outcome::Committed { .. }, _) => {
-                let planned = self.planned.expect("a committed change was planned");
-                planned.answer.map(Some).map_err(ProducerError::Refused)
-            }
-            (Outcome::NotWritten(error), _) => Err(ProducerError::NotWritten(error)),
-            (Outcome::Unknown(error), _) => Err(ProducerError::OutcomeUnknown(error)),
-        });
     }
 }

@@ -64,7 +64,7 @@ pub struct StagedOffset {
 #[must_use]
 pub fn describe_producers(shared: &Shared, partition: &Partition) -> Vec<ProducerDescription> {
     // Between two groups: what is planned then is published.
-    shared.queue.exclusively(|| {
+    shared.queue.exclusively(|_| {
         let producers = partition.cell().producers();
         let described = producers.iter().map(|(producer_id, state)| {
             let row = state.row();

@@ -112,8 +112,8 @@ impl PlannedEnding {
     }
 
     /// Takes it back.
-    pub(super) fn undo(&mut self, shared: &Shared) {
-        for Ended { partition, before, .. } in self.ended.drain(..).rev() {
+    pub(super) fn undo(self, shared: &Shared) {
+        for Ended { partition, before, .. } in self.ended.into_iter().rev() {
             shared.forget_producers(u64::from(before.is_none()));
             partition.cell().producers().set(self.producer_id, before);
             partition.cell().undo();

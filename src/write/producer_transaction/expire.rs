@@ -6,7 +6,7 @@ use super::change::{Decision, Fresh, Request, carry_out};
 use super::error::ProducerError;
 use crate::base::error::StorageError;
 use crate::base::types::{CommitSequence, Durability, ProducerId, ProducerIdentity, TimestampMs};
-use crate::commit::{Change, FramePlan, Moment, Outcome, Promise, Verdict};
+use crate::commit::{Change, Failure, FramePlan};
 use crate::core::Shared;
 use crate::index::keyspace::producer_key;
 use crate::index::write_batch::Family;
@@ -114,11 +114,7 @@ fn forget_producers(shared: &Arc<Shared>, now_ms: TimestampMs) -> Result<u64, St
     while !found.is_empty() {
         let rest = found.split_off(found.len().min(MAX_FORGOTTEN));
         let producers = std::mem::replace(&mut found, rest);
-        let made = shared.commit(|told| {
-            let shared = Arc::clone(shared);
-            Box::new(Forget { shared, producers, now_ms, told, before: Vec::new() })
-        });
-        forgotten += made??;
+        forgotten += shared.commit(Forget { shared: Arc::clone(shared), producers, now_ms })??;
     }
     Ok(forgotten)
 }
@@ -128,25 +124,28 @@ struct Forget {
     shared: Arc<Shared>,
     producers: Vec<(Partition, ProducerId)>,
     now_ms: TimestampMs,
-    told: Promise<Result<u64, StorageError>>,
-    before: Vec<(Partition, ProducerId, ProducerState)>,
 }
 
+/// Producers that are forgotten, each as it was before.
+type Forgotten = Vec<(Partition, ProducerId, ProducerState)>;
+
 impl Change for Forget {
+    type Planned = Forgotten;
+    /// All of them were heard of again, or their topics are gone.
+    type Refusal = ();
+    type Answer = Result<u64, StorageError>;
+
     fn queued_bytes(&self) -> u64 {
         64 * self.producers.len() as u64
-    }
-
-    fn durability(&self) -> Durability {
-        Durability::Buffered
     }
 
     fn may_use_reserve(&self) -> bool {
         true
     }
 
-    fn plan(&mut self, _moment: &Moment, plan: &mut FramePlan) -> Verdict {
+    fn plan(&mut self, frame: &mut FramePlan) -> Result<Forgotten, ()> {
         let expiration_ms = self.shared.config.producer_id_expiration_ms;
+        let mut forgotten = Forgotten::new();
         for (partition, id) in std::mem::take(&mut self.producers) {
             if !self.shared.catalog.holds(partition.topic()) {
                 continue;
@@ -159,25 +158,30 @@ impl Change for Forget {
                 continue;
             };
             producers.set(id, None);
-            plan.write_batch.delete(Family::Producers, &producer_key(cell.id(), id));
+            frame.write_batch.delete(Family::Producers, &producer_key(cell.id(), id));
             drop(producers);
-            self.before.push((partition, id, state));
+            forgotten.push((partition, id, state));
         }
-        self.shared.forget_producers(self.before.len() as u64);
-        if self.before.is_empty() { Verdict::Refused } else { Verdict::Planned }
+        self.shared.forget_producers(forgotten.len() as u64);
+        if forgotten.is_empty() { Err(()) } else { Ok(forgotten) }
     }
 
-    fn undo(&mut self) {
-        self.shared.count_producers(self.before.len() as u64);
-        for (partition, id, state) in self.before.drain(..) {
+    fn durability(&self, _planned: &Forgotten) -> Durability {
+        Durability::Buffered
+    }
+
+    fn undo(&mut self, forgotten: Forgotten) {
+        self.shared.count_producers(forgotten.len() as u64);
+        for (partition, id, state) in forgotten {
             partition.cell().producers().set(id, Some(state));
         }
     }
 
-    fn publish(&mut self, _sequence: CommitSequence) {}
+    fn publish(&mut self, forgotten: Forgotten, _sequence: CommitSequence) -> Self::Answer {
+        Ok(forgotten.len() as u64)
+    }
 
-    fn answer(self: Box<Self>, outcome: Outcome) {
-        let forgotten = self.before.len() as u64;
-        self.told.fulfil(Shared::expect_committed(outcome).map(|()| forgotten));
+    fn fail(self, failure: Failure<()>) -> Self::Answer {
+        failure.into_refusal().map(|()| 0)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::ending::PlannedEnding;
 use crate::base::error::StorageError;
 use crate::base::types::{CommitSequence, Durability, ProducerIdentity, TimestampMs};
-use crate::commit::{Change, FramePlan, Moment, Outcome, Promise, Verdict};
+use crate::commit::{Change, Failure, FramePlan};
 use crate::core::{HeldId, Shared};
 use crate::index::keyspace::{ProducerTransactionRow, ProducerTransactionState};
 use crate::record::MarkerKind;
@@ -38,11 +38,7 @@ pub fn write_marker(
         groups: Vec::new(),
     };
     let held = held(producer, partition);
-    let outcome = shared.commit(|told| {
-        let shared = Arc::clone(shared);
-        Box::new(MarkerChange { shared, ending, held, told, planned: None })
-    });
-    Shared::expect_committed(outcome?)
+    shared.commit(MarkerChange { shared: Arc::clone(shared), ending, held })?
 }
 
 fn held(producer: ProducerIdentity, partition: &Partition) -> HeldId {
@@ -64,41 +60,39 @@ struct MarkerChange {
     shared: Arc<Shared>,
     ending: Ending,
     held: HeldId,
-    told: Promise<Outcome>,
-    planned: Option<PlannedEnding>,
 }
 
 impl Change for MarkerChange {
+    type Planned = PlannedEnding;
+    type Refusal = StorageError;
+    type Answer = Result<(), StorageError>;
+
     fn queued_bytes(&self) -> u64 {
         512
-    }
-
-    fn durability(&self) -> Durability {
-        Durability::Buffered
     }
 
     fn is_exclusive(&self) -> bool {
         true
     }
 
-    fn plan(&mut self, _moment: &Moment, plan: &mut FramePlan) -> Verdict {
-        self.planned = PlannedEnding::plan(&self.shared, &self.ending, &self.held, plan).ok();
-        if self.planned.is_some() { Verdict::Planned } else { Verdict::Refused }
+    fn plan(&mut self, frame: &mut FramePlan) -> Result<PlannedEnding, StorageError> {
+        PlannedEnding::plan(&self.shared, &self.ending, &self.held, frame)
     }
 
-    fn undo(&mut self) {
-        if let Some(planned) = &mut self.planned {
-            planned.undo(&self.shared);
-        }
+    fn durability(&self, _planned: &PlannedEnding) -> Durability {
+        Durability::Buffered
     }
 
-    fn publish(&mut self, sequence: CommitSequence) {
-        if let Some(planned) = &self.planned {
-            planned.publish(&self.shared, sequence);
-        }
+    fn undo(&mut self, planned: PlannedEnding) {
+        planned.undo(&self.shared);
     }
 
-    fn answer(self: Box<Self>, outcome: Outcome) {
-        self.told.fulfil(outcome);
+    fn publish(&mut self, planned: PlannedEnding, sequence: CommitSequence) -> Self::Answer {
+        planned.publish(&self.shared, sequence);
+        Ok(())
+    }
+
+    fn fail(self, failure: Failure<StorageError>) -> Self::Answer {
+        Err(failure.into_refusal().unwrap_or_else(|error| error))
     }
 }

@@ -8,7 +8,7 @@ use super::error::{
 };
 use crate::base::rules::Rule;
 use crate::base::types::{CommitSequence, Durability, PartitionId, TopicName};
-use crate::commit::{Change, FramePlan, Moment, Outcome, Promise, Verdict};
+use crate::commit::{Change, Failure, FramePlan};
 use crate::config::{ConfigChange, TopicConfig, TopicConfigError, TopicSettings};
 use crate::core::{Shared, Span};
 use crate::index::keyspace::{
@@ -24,9 +24,6 @@ use crate::state::producer::Producers;
 const OF_PARTITIONS: [Family; 5] =
     [Family::Partitions, Family::Batches, Family::Index, Family::Producers, Family::Aborted];
 
-/// The promise of a change of topics.
-pub(super) type Told<T, E> = Promise<Result<T, E>>;
-
 fn durability(shared: &Shared) -> Durability {
     if shared.pipeline.broken().breaks(Rule::D1TopicsSynced) {
         return Durability::Buffered;
@@ -34,18 +31,13 @@ fn durability(shared: &Shared) -> Durability {
     Durability::Sync
 }
 
-fn tell<T: Send + 'static, E: Settled>(
-    told: Told<T, E>,
-    outcome: Outcome,
-    done: impl FnOnce() -> T,
-    refused: Option<E>,
-) {
-    told.fulfil(match outcome {
-        Outcome::Committed { .. } => Ok(done()),
-        Outcome::Refused => Err(refused.expect("a refused change keeps its reason")),
-        Outcome::NotWritten(error) => Err(E::not_written(error)),
-        Outcome::Unknown(error) => Err(E::unknown(error)),
-    });
+/// What a change of topics that was not made tells.
+fn failed<E: Settled>(failure: Failure<E>) -> E {
+    match failure {
+        Failure::Refused(reason) => reason,
+        Failure::NotWritten(error) => E::not_written(error),
+        Failure::Unknown(error) => E::unknown(error),
+    }
 }
 
 /// Checks the limits of the whole engine.
@@ -89,20 +81,19 @@ pub(super) fn check_growth(
     check_totals(shared, 0, total_count - partition_count).map_err(AddPartitionsError::Limit)
 }
 
+/// Partitions that nobody knows yet.
+type NewPartitions = Vec<Arc<PartitionCell>>;
+
 /// Gives out partition ids and puts the rows of new partitions.
 fn new_partitions(
     shared: &Shared,
     first_index: u32,
     count: u32,
     batch: &mut WriteBatch,
-) -> Option<Vec<Arc<PartitionCell>>> {
-    let mut next = shared.next_partition_id.lock();
-    // The greatest id is never given: it has no range behind it.
-    let end = next.0.checked_add(count).filter(|end| *end < u32::MAX)?;
-    let ids = next.0..end;
-    next.0 = end;
-    drop(next);
-    batch.put(Family::Meta, &MetaKey::NextPartitionId.key(), &encode_counter(u64::from(end)));
+) -> Option<NewPartitions> {
+    let ids = shared.partition_ids.give(count)?;
+    let next = encode_counter(u64::from(ids.end));
+    batch.put(Family::Meta, &MetaKey::NextPartitionId.key(), &next);
     let mut row = Vec::new();
     let cells = ids.zip(first_index..).map(|(id, index)| {
         let state = PartitionState::default();
@@ -132,24 +123,12 @@ fn put_topic(
 
 /// Makes a topic.
 pub(super) struct CreateTopic {
-    shared: Arc<Shared>,
-    name: TopicName,
-    config: TopicConfig,
-    told: Told<Topic, CreateTopicError>,
-    planned: Option<Topic>,
-    refused: Option<CreateTopicError>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) name: TopicName,
+    pub(super) config: TopicConfig,
 }
 
 impl CreateTopic {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        name: TopicName,
-        config: TopicConfig,
-        told: Told<Topic, CreateTopicError>,
-    ) -> Self {
-        Self { shared, name, config, told, planned: None, refused: None }
-    }
-
     fn try_plan(&self, plan: &mut FramePlan) -> Result<Topic, CreateTopicError> {
         if let Some(taken_by) = self.shared.catalog.taken_by(&self.name) {
             return Err(CreateTopicError::taken(&self.name, taken_by));
@@ -166,59 +145,47 @@ impl CreateTopic {
 }
 
 impl Change for CreateTopic {
+    type Planned = Topic;
+    type Refusal = CreateTopicError;
+    type Answer = Result<Topic, CreateTopicError>;
+
     fn queued_bytes(&self) -> u64 {
         128 * u64::from(self.config.partition_count())
-    }
-
-    fn durability(&self) -> Durability {
-        durability(&self.shared)
     }
 
     fn is_exclusive(&self) -> bool {
         true
     }
 
-    fn plan(&mut self, _moment: &Moment, plan: &mut FramePlan) -> Verdict {
-        match self.try_plan(plan) {
-            Ok(topic) => self.planned = Some(topic),
-            Err(error) => {
-                self.refused = Some(error);
-                return Verdict::Refused;
-            }
-        }
-        Verdict::Planned
+    fn plan(&mut self, frame: &mut FramePlan) -> Result<Topic, CreateTopicError> {
+        self.try_plan(frame)
     }
 
-    fn undo(&mut self) {
+    fn durability(&self, _planned: &Topic) -> Durability {
+        durability(&self.shared)
+    }
+
+    fn undo(&mut self, _planned: Topic) {
         // Partition ids that were given out stay unused: none is ever given twice.
-        self.planned = None;
     }
 
-    fn publish(&mut self, _sequence: CommitSequence) {
-        let topic = self.planned.clone().expect("a published change was planned");
-        self.shared.catalog.insert(topic);
+    fn publish(&mut self, topic: Topic, _sequence: CommitSequence) -> Self::Answer {
+        self.shared.catalog.insert(topic.clone());
+        Ok(topic)
     }
 
-    fn answer(self: Box<Self>, outcome: Outcome) {
-        let planned = self.planned;
-        let done = || planned.expect("a committed change was planned");
-        tell(self.told, outcome, done, self.refused);
+    fn fail(self, failure: Failure<CreateTopicError>) -> Self::Answer {
+        Err(failed(failure))
     }
 }
 
 /// Deletes a topic.
 pub(super) struct DeleteTopic {
-    shared: Arc<Shared>,
-    topic: Topic,
-    told: Told<(), DeleteTopicError>,
-    refused: Option<DeleteTopicError>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) topic: Topic,
 }
 
 impl DeleteTopic {
-    pub(super) fn new(shared: Arc<Shared>, topic: Topic, told: Told<(), DeleteTopicError>) -> Self {
-        Self { shared, topic, told, refused: None }
-    }
-
     fn try_plan(&self, batch: &mut WriteBatch) -> Result<(), DeleteTopicError> {
         if self.topic.is_deleted() {
             return Err(DeleteTopicError::UnknownTopic { name: self.topic.name().to_string() });
@@ -257,12 +224,12 @@ impl DeleteTopic {
 }
 
 impl Change for DeleteTopic {
+    type Planned = ();
+    type Refusal = DeleteTopicError;
+    type Answer = Result<(), DeleteTopicError>;
+
     fn queued_bytes(&self) -> u64 {
         128 * u64::from(self.topic.partition_count())
-    }
-
-    fn durability(&self) -> Durability {
-        durability(&self.shared)
     }
 
     fn is_exclusive(&self) -> bool {
@@ -273,108 +240,90 @@ impl Change for DeleteTopic {
         true
     }
 
-    fn plan(&mut self, _moment: &Moment, plan: &mut FramePlan) -> Verdict {
-        match self.try_plan(&mut plan.write_batch) {
-            Ok(()) => Verdict::Planned,
-            Err(error) => {
-                self.refused = Some(error);
-                Verdict::Refused
-            }
-        }
+    fn plan(&mut self, frame: &mut FramePlan) -> Result<(), DeleteTopicError> {
+        self.try_plan(&mut frame.write_batch)
     }
 
-    fn undo(&mut self) {}
+    fn durability(&self, _planned: &()) -> Durability {
+        durability(&self.shared)
+    }
 
-    fn publish(&mut self, _sequence: CommitSequence) {
+    fn undo(&mut self, _planned: ()) {}
+
+    fn publish(&mut self, _planned: (), _sequence: CommitSequence) -> Self::Answer {
         let cells = self.topic.cells();
         let known = cells.iter().map(|cell| cell.producers().len() as u64).sum();
         self.shared.forget_producers(known);
         self.shared.catalog.remove(&self.topic);
-        // What died with it was not looked at: that would take too long here.
-        self.shared.pipeline.space.forget();
+        // What died with it was not looked up: that would take too long here.
+        self.shared.pipeline.live.forget();
+        Ok(())
     }
 
-    fn answer(self: Box<Self>, outcome: Outcome) {
-        tell(self.told, outcome, || (), self.refused);
+    fn fail(self, failure: Failure<DeleteTopicError>) -> Self::Answer {
+        Err(failed(failure))
     }
 }
 
 /// Adds partitions.
 pub(super) struct GrowTopic {
-    shared: Arc<Shared>,
-    topic: Topic,
-    total_count: u32,
-    told: Told<Topic, AddPartitionsError>,
-    planned: Vec<Arc<PartitionCell>>,
-    refused: Option<AddPartitionsError>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) topic: Topic,
+    pub(super) total_count: u32,
 }
 
 impl GrowTopic {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        topic: Topic,
-        total_count: u32,
-        told: Told<Topic, AddPartitionsError>,
-    ) -> Self {
-        Self { shared, topic, total_count, told, planned: Vec::new(), refused: None }
-    }
-
-    fn try_plan(&mut self, batch: &mut WriteBatch) -> Result<(), AddPartitionsError> {
+    fn try_plan(&self, batch: &mut WriteBatch) -> Result<NewPartitions, AddPartitionsError> {
         check_growth(&self.shared, &self.topic, self.total_count)?;
         let first = self.topic.partition_count();
         let cells = new_partitions(&self.shared, first, self.total_count - first, batch);
         let exhausted = AddPartitionsError::Limit(CreateTopicError::PartitionIdsExhausted);
-        self.planned = cells.ok_or(exhausted)?;
-        put_topic(batch, &self.topic, &self.topic.settings(), &self.planned);
-        Ok(())
+        let cells = cells.ok_or(exhausted)?;
+        put_topic(batch, &self.topic, &self.topic.settings(), &cells);
+        Ok(cells)
     }
 }
 
 impl Change for GrowTopic {
+    type Planned = NewPartitions;
+    type Refusal = AddPartitionsError;
+    type Answer = Result<Topic, AddPartitionsError>;
+
     fn queued_bytes(&self) -> u64 {
         128 * u64::from(self.total_count)
-    }
-
-    fn durability(&self) -> Durability {
-        durability(&self.shared)
     }
 
     fn is_exclusive(&self) -> bool {
         true
     }
 
-    fn plan(&mut self, _moment: &Moment, plan: &mut FramePlan) -> Verdict {
-        match self.try_plan(&mut plan.write_batch) {
-            Ok(()) => Verdict::Planned,
-            Err(error) => {
-                self.refused = Some(error);
-                Verdict::Refused
-            }
-        }
+    fn plan(&mut self, frame: &mut FramePlan) -> Result<NewPartitions, AddPartitionsError> {
+        self.try_plan(&mut frame.write_batch)
     }
 
-    fn undo(&mut self) {
-        self.planned.clear();
+    fn durability(&self, _planned: &NewPartitions) -> Durability {
+        durability(&self.shared)
     }
 
-    fn publish(&mut self, _sequence: CommitSequence) {
-        self.shared.catalog.grow(&self.topic, std::mem::take(&mut self.planned));
+    fn undo(&mut self, _planned: NewPartitions) {
+        // As with a topic that is made: their ids stay unused.
     }
 
-    fn answer(self: Box<Self>, outcome: Outcome) {
-        let topic = self.topic;
-        tell(self.told, outcome, || topic, self.refused);
+    fn publish(&mut self, planned: NewPartitions, _sequence: CommitSequence) -> Self::Answer {
+        self.shared.catalog.grow(&self.topic, planned);
+        Ok(self.topic.clone())
+    }
+
+    fn fail(self, failure: Failure<AddPartitionsError>) -> Self::Answer {
+        Err(failed(failure))
     }
 }
 
 /// Changes a topic's configuration.
 pub(super) struct AlterTopic {
-    shared: Arc<Shared>,
-    topic: Topic,
-    alteration: Alteration,
-    told: Told<(), AlterTopicError>,
-    planned: Option<TopicSettings>,
-    refused: Option<AlterTopicError>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) topic: Topic,
+    pub(super) alteration: Alteration,
 }
 
 /// What is to become of a topic's settings.
@@ -396,15 +345,6 @@ impl Alteration {
 }
 
 impl AlterTopic {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        topic: Topic,
-        alteration: Alteration,
-        told: Told<(), AlterTopicError>,
-    ) -> Self {
-        Self { shared, topic, alteration, told, planned: None, refused: None }
-    }
-
     fn try_plan(&self, batch: &mut WriteBatch) -> Result<TopicSettings, AlterTopicError> {
         if self.topic.is_deleted() {
             return Err(AlterTopicError::UnknownTopic { name: self.topic.name().to_string() });
@@ -417,12 +357,12 @@ impl AlterTopic {
 }
 
 impl Change for AlterTopic {
+    type Planned = TopicSettings;
+    type Refusal = AlterTopicError;
+    type Answer = Result<(), AlterTopicError>;
+
     fn queued_bytes(&self) -> u64 {
         128 * u64::from(self.topic.partition_count())
-    }
-
-    fn durability(&self) -> Durability {
-        durability(&self.shared)
     }
 
     fn is_exclusive(&self) -> bool {
@@ -433,26 +373,22 @@ impl Change for AlterTopic {
         true
     }
 
-    fn plan(&mut self, _moment: &Moment, plan: &mut FramePlan) -> Verdict {
-        match self.try_plan(&mut plan.write_batch) {
-            Ok(settings) => self.planned = Some(settings),
-            Err(error) => {
-                self.refused = Some(error);
-                return Verdict::Refused;
-            }
-        }
-        Verdict::Planned
+    fn plan(&mut self, frame: &mut FramePlan) -> Result<TopicSettings, AlterTopicError> {
+        self.try_plan(&mut frame.write_batch)
     }
 
-    fn undo(&mut self) {
-        self.planned = None;
+    fn durability(&self, _planned: &TopicSettings) -> Durability {
+        durability(&self.shared)
     }
 
-    fn publish(&mut self, _sequence: CommitSequence) {
-        self.topic.set_settings(self.planned.take().expect("a published change was planned"));
+    fn undo(&mut self, _planned: TopicSettings) {}
+
+    fn publish(&mut self, planned: TopicSettings, _sequence: CommitSequence) -> Self::Answer {
+        self.topic.set_settings(planned);
+        Ok(())
     }
 
-    fn answer(self: Box<Self>, outcome: Outcome) {
-        tell(self.told, outcome, || (), self.refused);
+    fn fail(self, failure: Failure<AlterTopicError>) -> Self::Answer {
+        Err(failed(failure))
     }
 }

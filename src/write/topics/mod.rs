@@ -8,10 +8,11 @@ pub use error::{AddPartitionsError, AlterTopicError, CreateTopicError, DeleteTop
 use std::sync::Arc;
 
 pub(crate) use change::Alteration;
-use change::{AlterTopic, CreateTopic, DeleteTopic, GrowTopic, Told};
+use change::{AlterTopic, CreateTopic, DeleteTopic, GrowTopic};
 use error::Settled;
 
 use crate::base::types::{TopicId, TopicName};
+use crate::commit::Change;
 use crate::config::TopicConfig;
 use crate::core::Shared;
 use crate::state::catalog::Topic;
@@ -28,8 +29,7 @@ pub fn create_topic(
     config: TopicConfig,
 ) -> Result<Topic, CreateTopicError> {
     let name = check_new_topic(shared, name, &config)?;
-    let make = |told| CreateTopic::new(Arc::clone(shared), name, config, told);
-    settle(shared, make)
+    settle(shared, CreateTopic { shared: Arc::clone(shared), name, config })
 }
 
 /// What [`create_topic`] would refuse, without making anything.
@@ -71,7 +71,7 @@ pub fn delete_topic_by_id(shared: &Arc<Shared>, id: TopicId) -> Result<(), Delet
 }
 
 fn delete(shared: &Arc<Shared>, topic: Topic) -> Result<(), DeleteTopicError> {
-    let deleted = settle(shared, |told| DeleteTopic::new(Arc::clone(shared), topic.clone(), told));
+    let deleted = settle(shared, DeleteTopic { shared: Arc::clone(shared), topic: topic.clone() });
     // Also where nobody knows whether that lasts: for readers of this engine it is gone.
     if topic.is_deleted() {
         for partition in topic.partitions() {
@@ -92,7 +92,7 @@ pub fn add_partitions(
     total_count: u32,
 ) -> Result<Topic, AddPartitionsError> {
     let topic = check_add_partitions(shared, name, total_count)?;
-    settle(shared, |told| GrowTopic::new(Arc::clone(shared), topic, total_count, told))
+    settle(shared, GrowTopic { shared: Arc::clone(shared), topic, total_count })
 }
 
 /// What [`add_partitions`] would refuse, without adding anything.
@@ -123,15 +123,12 @@ pub fn alter_topic(
     let unknown = || AlterTopicError::UnknownTopic { name: name.to_owned() };
     let topic = shared.catalog.topic(name).ok_or_else(unknown)?;
     alteration.of(&topic.settings()).map_err(AlterTopicError::Config)?;
-    settle(shared, |told| AlterTopic::new(Arc::clone(shared), topic, alteration, told))
+    settle(shared, AlterTopic { shared: Arc::clone(shared), topic, alteration })
 }
 
-fn settle<T: Send + 'static, E: Settled, C: crate::commit::Change + 'static>(
+fn settle<T, E: Settled>(
     shared: &Shared,
-    make: impl FnOnce(Told<T, E>) -> C,
+    change: impl Change<Answer = Result<T, E>>,
 ) -> Result<T, E> {
-    match shared.commit(|promise| Box::new(make(promise))) {
-        Ok(result) => result,
-        Err(error) => Err(E::not_written(error)),
-    }
+    shared.commit(change).unwrap_or_else(|error| Err(E::not_written(error)))
 }

@@ -1,4 +1,4 @@
-//! Partitions whose listeners are still to be told: of a commit that was published, and of its sync.
+//! Partitions whose listeners are still to be notified: of a commit that was published, and of its sync.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,9 +18,9 @@ struct Lists {
     published: Vec<Arc<PartitionCell>>,
     unsynced: VecDeque<(CommitSequence, Arc<PartitionCell>)>,
     /// Partitions with a listener that is newer than commits which were unsynced then, up to this
-    /// one. Which of those commits are the partition's is not known: every sync is told.
+    /// one. Which of those commits are the partition's is not known: each sync notifies.
     awaiting: HashMap<PartitionId, (CommitSequence, Arc<PartitionCell>)>,
-    told: Option<CommitSequence>,
+    notified: Option<CommitSequence>,
 }
 
 impl Touched {
@@ -29,6 +29,8 @@ impl Touched {
         if cell.has_listeners() {
             let mut lists = self.lists.lock();
             lists.published.push(Arc::clone(cell));
+            let newest = lists.unsynced.back().map(|(sequence, _)| *sequence);
+            assert!(newest <= Some(sequence), "commits are published in their order");
             lists.unsynced.push_back((sequence, Arc::clone(cell)));
         }
     }
@@ -38,14 +40,14 @@ impl Touched {
         self.lists.lock().awaiting.insert(cell.id(), (written, Arc::clone(cell)));
     }
 
-    /// Tells all who listen. REQUIRES: no lock is held.
-    pub(super) fn tell(&self, synced: CommitSequence) {
+    /// Notifies all who listen. REQUIRES: no lock is held.
+    pub(super) fn notify(&self, synced: CommitSequence) {
         let mut lists = self.lists.lock();
         let mut cells = std::mem::take(&mut lists.published);
         let covered = lists.unsynced.partition_point(|(sequence, _)| *sequence <= synced);
         cells.extend(lists.unsynced.drain(..covered).map(|(_, cell)| cell));
-        if lists.told < Some(synced) {
-            lists.told = Some(synced);
+        if lists.notified < Some(synced) {
+            lists.notified = Some(synced);
             cells.extend(lists.awaiting.values().map(|(_, cell)| Arc::clone(cell)));
             lists.awaiting.retain(|_, (written, _)| *written > synced);
         }

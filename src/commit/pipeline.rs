@@ -1,8 +1,4 @@
-//! Log and store together: what a commit does to them, and the cut that makes the index durable.
-//!
-//! INVARIANT (S4): the store never holds a commit that is not synced while a flush can run. The
-//! cut is taken by whoever holds the committer: sync the log, then begin the flush; what is
-//! written later is not in it.
+//! Log and index store together: what a group of commits does to them, and what readers see of it.
 //!
 //! Locks, in this order: `apply` (store and published state change together), `publication`
 //! (readers see a group whole), then a partition's own.
@@ -10,42 +6,27 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
-use super::space::{LiveChange, LiveChanges, Space, add_change};
-use super::touched::Touched;
+use super::checkpoint::{CheckpointLimits, Checkpoints};
+use super::effects::Effects;
+use super::live::{LiveChange, LiveChanges, LiveCounts, add_change};
+use super::notify::Touched;
+use super::plan::FramePlan;
 use crate::base::clock::Clock;
 use crate::base::error::StorageError;
 use crate::base::metrics::Counters;
 use crate::base::rules::{BrokenRules, Rule};
-use crate::base::types::{AppliedCommit, CommitSequence, SegmentId, TimestampMs};
-use crate::commit::{Effects, FramePlan};
+use crate::base::types::{
+    AppliedCommit, CommitSequence, SegmentId, TimestampMs, Visibility, Watermarks,
+};
 use crate::index::keyspace::{MetaKey, encode_applied};
-use crate::index::store::Store;
+use crate::index::store::{Read, Store};
 use crate::index::write_batch::{Family, WriteBatch};
 use crate::log::{AppendFailure, CommitLog, NewFrame};
 use crate::state::catalog::PartitionCell;
-
-/// How long a wait for the store's own flush sleeps between two looks at it.
-pub const FLUSH_POLL: Duration = Duration::from_micros(500);
-
-/// When the cut is due, and how much memory the part of the index may hold that is not in one.
-#[derive(Debug, Clone, Copy)]
-pub struct CutLimits {
-    /// Bytes of unflushed index after which a cut is due.
-    pub index_bytes: u64,
-    /// Bytes of log after which a cut is due.
-    pub log_bytes: u64,
-    /// Range deletes after which a cut is due.
-    pub range_deletes: u64,
-    /// Bytes of unflushed index at which the committer waits for a cut.
-    pub index_memory_bytes: u64,
-    /// Bytes of unsynced log at which it is synced in the background.
-    pub background_sync_bytes: u64,
-}
 
 /// Log and store.
 pub struct Pipeline {
@@ -55,24 +36,19 @@ pub struct Pipeline {
     pub store: Arc<dyn Store>,
     /// What is counted.
     pub counters: Counters,
-    /// What is known of the space in the log.
-    pub space: Space,
+    /// How much of each segment is alive.
+    pub live: LiveCounts,
     /// Held while a group becomes visible; readers of watermarks share it.
-    pub(super) publication: RwLock<()>,
+    publication: RwLock<()>,
     /// Held while the store changes and what it holds is published.
-    pub(super) apply: Mutex<()>,
+    apply: Mutex<()>,
     clock: Arc<dyn Clock>,
-    limits: CutLimits,
-    broken: BrokenRules,
+    pub(super) limits: CheckpointLimits,
+    pub(super) broken: BrokenRules,
     halt: OnceLock<StorageError>,
     touched: Touched,
     applied: Mutex<AppliedCommit>,
-    /// Whether a flush was begun and is not known to be complete. Held while the store is asked:
-    /// else the end of one is taken for that of the next.
-    flushing: Mutex<bool>,
-    log_bytes: AtomicU64,
-    log_bytes_at_cut: AtomicU64,
-    range_deletes: AtomicU64,
+    pub(super) checkpoints: Checkpoints,
     work: Mutex<Work>,
     work_changed: Condvar,
 }
@@ -90,14 +66,14 @@ impl Pipeline {
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         applied: AppliedCommit,
-        limits: CutLimits,
+        limits: CheckpointLimits,
         broken: BrokenRules,
     ) -> Self {
         Self {
             log,
             store,
             counters: Counters::default(),
-            space: Space::default(),
+            live: LiveCounts::default(),
             publication: RwLock::new(()),
             apply: Mutex::new(()),
             clock,
@@ -106,21 +82,48 @@ impl Pipeline {
             halt: OnceLock::new(),
             touched: Touched::default(),
             applied: Mutex::new(applied),
-            flushing: Mutex::new(false),
-            log_bytes: AtomicU64::new(0),
-            log_bytes_at_cut: AtomicU64::new(0),
-            range_deletes: AtomicU64::new(0),
+            checkpoints: Checkpoints::default(),
             work: Mutex::default(),
             work_changed: Condvar::new(),
         }
     }
 
-    /// Counts log that was replayed at open and is in no cut yet.
+    /// Counts log that was replayed at open and is in no checkpoint yet.
     pub fn note_replayed(&self, bytes: u64) {
-        self.log_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.checkpoints.note_written(bytes, 0);
     }
 
-    /// Blocks until a cut is due or the time is over; false once the engine is closed or has
+    /// The four offsets of a partition. Two calls, for two partitions, agree about every commit
+    /// that the first one saw.
+    #[must_use]
+    pub fn watermarks(&self, cell: &PartitionCell, visibility: Visibility) -> Watermarks {
+        let _publication = self.publication.read();
+        cell.watermarks(visibility, self.log.synced())
+    }
+
+    /// The index as it is between two publications, so that it agrees with every watermark that
+    /// was read before.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<dyn Read> {
+        let _apply = self.apply.lock();
+        self.store.snapshot()
+    }
+
+    /// Begins to count what is alive, on this snapshot of the index.
+    #[must_use]
+    pub fn begin_count(&self) -> Arc<dyn Read> {
+        let _apply = self.apply.lock();
+        self.live.begin_count();
+        self.store.snapshot()
+    }
+
+    /// Waits until what the store holds now is published: an entry that is gone from the index is
+    /// then gone from the watermarks too.
+    pub fn settle(&self) {
+        drop(self.apply.lock());
+    }
+
+    /// Blocks until a checkpoint is due or the time is over; false once the engine is closed or has
     /// halted.
     pub fn wait_for_work(&self, timeout: Duration) -> bool {
         let mut work = self.work.lock();
@@ -150,8 +153,8 @@ impl Pipeline {
         *self.applied.lock()
     }
 
-    fn tell_work(&self) {
-        if self.is_cut_due() {
+    fn notify_work(&self) {
+        if self.is_checkpoint_due() {
             let mut work = self.work.lock();
             if !work.is_due {
                 work.is_due = true;
@@ -169,6 +172,11 @@ impl Pipeline {
 
     /// Notes that a commit to a partition was published. REQUIRES: the publication lock.
     pub fn touch(&self, sequence: CommitSequence, cell: &Arc<PartitionCell>) {
+        debug_assert!(self.publication.is_locked_exclusive(), "the publication lock is held");
+        debug_assert!(
+            are_in_order(&cell.watermarks(Visibility::Applied, self.log.synced())),
+            "what is published has its watermarks in order: {cell:?}"
+        );
         self.touched.published(sequence, cell);
     }
 
@@ -180,77 +188,8 @@ impl Pipeline {
         }
     }
 
-    /// Whether a cut is due.
-    #[must_use]
-    pub fn is_cut_due(&self) -> bool {
-        let log_bytes = self.log_bytes.load(Ordering::Relaxed);
-        let since = log_bytes - self.log_bytes_at_cut.load(Ordering::Relaxed).min(log_bytes);
-        self.store.unflushed_bytes() >= self.limits.index_bytes
-            || since >= self.limits.log_bytes
-            || self.range_deletes.load(Ordering::Relaxed) >= self.limits.range_deletes
-    }
-
-    /// Begins a cut: everything applied so far will be in it, and is synced.
-    ///
-    /// REQUIRES: the committer is held.
-    ///
-    /// # Errors
-    /// What log or store say; then the engine has halted.
-    pub fn begin_cut(&self) -> Result<AppliedCommit, StorageError> {
-        // INVARIANT (I13): also where all is synced, and so nobody has told yet.
-        self.halted().map_or(Ok(()), Err)?;
-        self.finish_cut()?;
-        let applied = *self.applied.lock();
-        let is_broken =
-            self.broken.breaks(Rule::S4SyncFirst) || self.broken.breaks(Rule::S4CutUnderLock);
-        if !is_broken {
-            self.sync(applied.sequence)?;
-        }
-        self.begin_flush()?;
-        self.log_bytes_at_cut.store(self.log_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
-        self.range_deletes.store(0, Ordering::Relaxed);
-        Ok(applied)
-    }
-
-    /// Begins the flush of a cut.
-    fn begin_flush(&self) -> Result<(), StorageError> {
-        let mut flushing = self.flushing.lock();
-        *flushing = true;
-        let begun = self.store.begin_flush();
-        drop(flushing);
-        begun.inspect_err(|error| self.halt_after_store_error(error))
-    }
-
-    /// Waits until the cut that was begun last is complete.
-    ///
-    /// # Errors
-    /// What the store says; then the engine has halted, and either cut may be found at the next
-    /// open.
-    pub fn finish_cut(&self) -> Result<(), StorageError> {
-        loop {
-            let mut flushing = self.flushing.lock();
-            if !*flushing {
-                return Ok(());
-            }
-            if let Some(cause) = self.halted() {
-                return Err(cause);
-            }
-            let flushed = self.store.is_flushed();
-            *flushing = !matches!(flushed, Ok(true));
-            drop(flushing);
-            match flushed {
-                Ok(true) => return Ok(()),
-                Ok(false) => std::thread::park_timeout(FLUSH_POLL),
-                Err(error) => {
-                    self.halt_after_store_error(&error);
-                    return Err(error);
-                }
-            }
-        }
-    }
-
     /// Rule S6: what is in the log must be durable before anybody hears of the halt.
-    fn halt_after_store_error(&self, error: &StorageError) {
+    pub(super) fn halt_after_store_error(&self, error: &StorageError) {
         if self.broken.breaks(Rule::S6HaltOnStoreError) {
             return;
         }
@@ -264,8 +203,8 @@ impl Pipeline {
         if self.store.unflushed_bytes() < self.limits.index_memory_bytes {
             return Ok(());
         }
-        self.begin_cut()?;
-        self.finish_cut()
+        self.begin_checkpoint_in_group()?;
+        self.finish_checkpoint()
     }
 
     fn account(&self, group: &[FramePlan], log_bytes: u64) {
@@ -274,8 +213,7 @@ impl Pipeline {
         self.counters.groups.add(1);
         self.counters.commits.add(group.len() as u64);
         self.counters.log_bytes.add(log_bytes);
-        self.log_bytes.fetch_add(log_bytes, Ordering::Relaxed);
-        self.range_deletes.fetch_add(range_deletes as u64, Ordering::Relaxed);
+        self.checkpoints.note_written(log_bytes, range_deletes as u64);
     }
 }
 
@@ -313,6 +251,14 @@ impl Effects for Pipeline {
         group: &mut [FramePlan],
         may_use_reserve: bool,
     ) -> Result<AppliedCommit, AppendFailure> {
+        assert!(!group.is_empty(), "a group has a frame");
+        let last_written = self.log.written().0;
+        debug_assert!(
+            (last_written + 1..)
+                .zip(&*group)
+                .all(|(sequence, frame)| frame.moment().sequence.0 == sequence),
+            "sequences follow the last one that was written without a gap"
+        );
         self.relieve_index().map_err(AppendFailure::NotWritten)?;
         let group_bytes = group.iter().map(|frame| frame.layout().frame_bytes).sum();
         let place = self.log.place_group(group_bytes, may_use_reserve)?;
@@ -321,6 +267,8 @@ impl Effects for Pipeline {
             frame.place(place.segment, position);
             position += frame.layout().frame_bytes;
         }
+        assert!(position == place.position + group_bytes, "the frames fill the group's place");
+        let group_len = group.len();
         let frames: Vec<NewFrame<'_>> = group
             .iter()
             .map(|frame| NewFrame {
@@ -331,8 +279,9 @@ impl Effects for Pipeline {
             })
             .collect();
         let written = self.log.append_group(&frames)?;
+        assert!(written.len() == group_len, "each frame of the group has its place");
         self.account(group, group_bytes);
-        self.space.written(changes_of(group, place.segment));
+        self.live.written(changes_of(group, place.segment));
         let last = written.last().expect("a group has a frame");
         Ok(AppliedCommit {
             sequence: frames[frames.len() - 1].sequence,
@@ -360,8 +309,10 @@ impl Effects for Pipeline {
                 return Err(error);
             }
         }
-        *self.applied.lock() = last;
-        self.space.applied();
+        let before = std::mem::replace(&mut *self.applied.lock(), last);
+        assert!(before.sequence < last.sequence, "what is applied never goes back");
+        assert!(before.segment <= last.segment, "the log grows at its end");
+        self.live.applied();
         let _publication = self.publication.write();
         publish();
         Ok(())
@@ -387,9 +338,14 @@ impl Effects for Pipeline {
     }
 
     fn after_progress(&self) {
-        self.touched.tell(self.log.synced());
-        self.tell_work();
+        self.touched.notify(self.log.synced());
+        self.notify_work();
     }
+}
+
+fn are_in_order(marks: &Watermarks) -> bool {
+    let Watermarks { log_start, last_stable, high_watermark, log_end } = *marks;
+    log_start <= last_stable && last_stable <= high_watermark && high_watermark <= log_end
 }
 
 /// What a group changes in the segments: its batches come to life in its own, others die.

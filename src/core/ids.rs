@@ -1,0 +1,73 @@
+//! Ids that the engine gives: partition ids in their order, and random bits for all others.
+
+use std::ops::Range;
+
+use parking_lot::Mutex;
+
+use crate::base::types::PartitionId;
+
+/// The partition ids that are not given yet.
+#[derive(Debug)]
+pub struct PartitionIds {
+    next: Mutex<PartitionId>,
+}
+
+impl PartitionIds {
+    /// All from this one on.
+    #[must_use]
+    pub fn from(next: PartitionId) -> Self {
+        Self { next: Mutex::new(next) }
+    }
+
+    /// Gives so many, each of them never again; nothing where not as many are left. REQUIRES:
+    /// called by the committer, who makes the end of the range durable with what uses it.
+    #[must_use]
+    pub fn give(&self, count: u32) -> Option<Range<u32>> {
+        let mut next = self.next.lock();
+        // The greatest id is never given: no range of keys ends after it.
+        let end = next.0.checked_add(count).filter(|end| *end < u32::MAX)?;
+        let ids = next.0..end;
+        next.0 = end;
+        Some(ids)
+    }
+}
+
+/// Random bits for ids, seeded once.
+#[derive(Debug)]
+pub struct RandomBits(Mutex<Random>);
+
+impl RandomBits {
+    /// The same bits for the same seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(Mutex::new(Random::new(seed)))
+    }
+
+    /// The next 128 bits.
+    #[must_use]
+    pub fn next_pair(&self) -> [u64; 2] {
+        let mut random = self.0.lock();
+        [random.next_u64(), random.next_u64()]
+    }
+}
+
+/// A small generator of random bits (SplitMix64): spread well, and no secret.
+#[derive(Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// A generator that gives the same bits for the same seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next 64 bits.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+}
