@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use super::error::ProduceError;
-use super::sequences::Sequences;
+use super::sequences::{Sender, Sequences};
 use crate::base::types::{Durability, ProducerIdentity, Sequence};
+use crate::commit::Ticket;
 use crate::core::Shared;
 use crate::record::{Codec, Record};
 use crate::state::catalog::Partition;
-use crate::write::append::Committed;
+use crate::write::append::{CommitError, Committed};
 
 /// A producer whose retried batches are stored once: by
 /// [`Engine::idempotent_producer`](crate::Engine::idempotent_producer).
@@ -60,7 +61,27 @@ impl IdempotentProducer {
         records: impl IntoIterator<Item = (&'a Partition, Vec<Record>)>,
         durability: Durability,
     ) -> Result<Committed, ProduceError> {
-        let (identity, codec) = (self.identity, self.codec);
-        self.sequences.append(&self.shared, identity, None, codec, records, durability)
+        let sender = sender(&self.shared, self.identity, self.codec);
+        self.sequences.append(&sender, records, durability)
     }
+
+    /// Puts records into the commit queue and returns at once, as
+    /// [`AppendTransaction::submit`](crate::AppendTransaction::submit): many may be under way. What
+    /// is not committed uses no sequence; what was submitted after it is then refused for the gap,
+    /// and all of it may be given again in the same order.
+    ///
+    /// # Errors
+    /// [`ProduceError`]: nothing was submitted, and the sequences are as they were.
+    pub fn submit<'a>(
+        &mut self,
+        records: impl IntoIterator<Item = (&'a Partition, Vec<Record>)>,
+        durability: Durability,
+    ) -> Result<Ticket<Result<Committed, CommitError>>, ProduceError> {
+        let sender = sender(&self.shared, self.identity, self.codec);
+        self.sequences.submit(&sender, records, durability, || ())
+    }
+}
+
+fn sender(shared: &Arc<Shared>, identity: ProducerIdentity, codec: Codec) -> Sender<'_> {
+    Sender { shared, identity, transactional_id: None, codec }
 }

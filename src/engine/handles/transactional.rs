@@ -1,18 +1,20 @@
 //! A producer with a transactional id: begin, append, send offsets, commit or abort (KIP-98, KIP-447, KIP-890).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::error::ProduceError;
-use super::sequences::Sequences;
+use super::sequences::{Sender, Sequences};
 use crate::base::types::{Durability, ProducerIdentity};
+use crate::commit::Ticket;
 use crate::core::{GroupOffset, Shared, check_offsets};
 use crate::record::{Codec, MarkerKind, Record};
 use crate::state::catalog::Partition;
 use crate::state::producer::transaction::{EndProtocol, ProducerTransactionError};
-use crate::write::append::Committed;
+use crate::write::append::{CommitError, Committed};
 use crate::write::producer_transaction::{
-    InitProducer, ProducerError, add_partitions_of_append, end_transaction, init_producer,
+    InitProducer, ProducerError, add_partitions_of_append, end_own_transaction, init_producer,
     stage_offsets,
 };
 
@@ -31,6 +33,8 @@ pub struct TransactionalProducer {
     sequences: Sequences,
     /// Whether a transaction was opened and its end is not known to be written.
     is_unended: bool,
+    /// Whether an append that was submitted in the open transaction was not committed.
+    has_failed: Arc<AtomicBool>,
 }
 
 impl TransactionalProducer {
@@ -57,6 +61,7 @@ impl TransactionalProducer {
             codec: Codec::None,
             sequences: Sequences::default(),
             is_unended: false,
+            has_failed: Arc::default(),
         })
     }
 
@@ -83,10 +88,22 @@ impl TransactionalProducer {
         ProducerTransaction { producer: self, is_open: false }
     }
 
+    fn sender(&mut self) -> (Sender<'_>, &mut Sequences, &Arc<AtomicBool>) {
+        let sender = Sender {
+            shared: &self.shared,
+            identity: self.identity,
+            transactional_id: Some(&self.id),
+            codec: self.codec,
+        };
+        (sender, &mut self.sequences, &self.has_failed)
+    }
+
     fn end(&mut self, kind: MarkerKind) -> Result<(), ProducerError> {
-        let protocol = EndProtocol::RaisesEpoch;
-        self.identity = end_transaction(&self.shared, &self.id, self.identity, kind, protocol)?;
+        let (protocol, has_failed) = (EndProtocol::RaisesEpoch, &self.has_failed);
+        let (shared, id) = (&self.shared, &self.id);
+        self.identity = end_own_transaction(shared, id, self.identity, kind, protocol, has_failed)?;
         self.sequences.clear();
+        self.has_failed = Arc::default();
         self.is_unended = false;
         Ok(())
     }
@@ -114,15 +131,39 @@ impl ProducerTransaction<'_> {
         records: impl IntoIterator<Item = (&'a Partition, Vec<Record>)>,
     ) -> Result<Committed, ProduceError> {
         let records: Vec<(&Partition, Vec<Record>)> = records.into_iter().collect();
+        self.add_partitions(&records)?;
+        let (sender, sequences, _) = self.producer.sender();
+        sequences.append(&sender, records, Durability::Buffered)
+    }
+
+    /// Puts records into the commit queue, buffered, and returns at once: many appends may be under
+    /// way. Only the first append to a partition waits, for a commit that adds the partition to
+    /// the transaction. If any of them is not committed, the transaction cannot be committed.
+    ///
+    /// # Errors
+    /// As [`ProducerTransaction::append`]; nothing was submitted.
+    pub fn submit<'a>(
+        &mut self,
+        records: impl IntoIterator<Item = (&'a Partition, Vec<Record>)>,
+    ) -> Result<Ticket<Result<Committed, CommitError>>, ProduceError> {
+        let records: Vec<(&Partition, Vec<Record>)> = records.into_iter().collect();
+        self.add_partitions(&records)?;
+        let (sender, sequences, has_failed) = self.producer.sender();
+        let has_failed = Arc::clone(has_failed);
+        let on_failure = move || has_failed.store(true, Ordering::SeqCst);
+        sequences.submit(&sender, records, Durability::Buffered, on_failure)
+    }
+
+    fn add_partitions(
+        &mut self,
+        records: &[(&Partition, Vec<Record>)],
+    ) -> Result<(), ProduceError> {
         let partitions: Vec<Partition> =
             records.iter().map(|(partition, _)| (*partition).clone()).collect();
         self.open()?;
-        let producer = &mut *self.producer;
+        let producer = &*self.producer;
         let (shared, identity) = (&producer.shared, producer.identity);
-        add_partitions_of_append(shared, &producer.id, identity, &partitions)?;
-        let (id, codec) = (Some(&producer.id[..]), producer.codec);
-        let durability = Durability::Buffered;
-        producer.sequences.append(shared, identity, id, codec, records, durability)
+        Ok(add_partitions_of_append(shared, &producer.id, identity, &partitions)?)
     }
 
     /// Has the transaction commit these offsets of a consumer group.
@@ -144,7 +185,8 @@ impl ProducerTransaction<'_> {
     /// survive power loss. A transaction that holds nothing is not written.
     ///
     /// # Errors
-    /// [`ProducerError`]. After [`ProducerError::NotWritten`] the transaction is still open, and
+    /// [`ProducerError`]; [`ProducerError::AppendFailed`] where an append that was submitted in it
+    /// was not committed. After [`ProducerError::NotWritten`] the transaction is still open, and
     /// is aborted when it is dropped here; who has to know takes the records again.
     pub fn commit(mut self) -> Result<(), ProducerError> {
         self.finish(MarkerKind::Commit)

@@ -23,9 +23,13 @@ pub(super) fn queued_bytes(transaction: &AppendTransaction) -> u64 {
     transaction.size_bytes() + PER_BATCH * transaction.batch_count() as u64
 }
 
+/// Called where the append is not committed.
+pub(super) type OnFailure = Box<dyn FnOnce() + Send>;
+
 pub(super) struct AppendChange {
     transaction: AppendTransaction,
     durability: Durability,
+    on_failure: Option<OnFailure>,
 }
 
 /// What planning decided.
@@ -38,8 +42,12 @@ pub(super) struct PlannedAppend {
 }
 
 impl AppendChange {
-    pub(super) fn new(transaction: AppendTransaction, durability: Durability) -> Self {
-        Self { transaction, durability }
+    pub(super) fn new(
+        transaction: AppendTransaction,
+        durability: Durability,
+        on_failure: Option<OnFailure>,
+    ) -> Self {
+        Self { transaction, durability, on_failure }
     }
 
     /// The transaction of a change that the queue did not take.
@@ -198,7 +206,10 @@ impl Change for AppendChange {
     }
 
     fn fail(self, failure: Failure<Refusal>) -> Self::Answer {
-        let Self { transaction, .. } = self;
+        let Self { transaction, on_failure, .. } = self;
+        if let Some(on_failure) = on_failure {
+            on_failure();
+        }
         let counters = &transaction.shared.pipeline.counters;
         Err(match failure {
             Failure::Refused(reason) => {

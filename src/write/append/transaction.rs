@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::change::{AppendChange, queued_bytes};
+use super::change::{AppendChange, OnFailure, queued_bytes};
 use super::error::{AppendError, AppendErrorKind, CommitError, NotWritten};
 use crate::base::error::StorageError;
 use crate::base::types::{
@@ -399,7 +399,7 @@ impl AppendTransaction {
             return Ok(Committed { sequence: None, batches: Vec::new() });
         }
         let shared = Arc::clone(&self.shared);
-        let committed = shared.queue.commit(AppendChange::new(self, durability));
+        let committed = shared.queue.commit(AppendChange::new(self, durability, None));
         committed.unwrap_or_else(|change| Err(change.into_transaction().not_taken(NoRoom::Closed)))
     }
 
@@ -439,6 +439,24 @@ impl AppendTransaction {
         self,
         durability: Durability,
     ) -> Result<Ticket<Result<Committed, CommitError>>, CommitError> {
+        self.submit_change(durability, None)
+    }
+
+    /// As [`AppendTransaction::submit`]; calls back where what was submitted is not committed, before
+    /// the ticket is answered.
+    pub(crate) fn submit_with(
+        self,
+        durability: Durability,
+        on_failure: impl FnOnce() + Send + 'static,
+    ) -> Result<Ticket<Result<Committed, CommitError>>, CommitError> {
+        self.submit_change(durability, Some(Box::new(on_failure)))
+    }
+
+    fn submit_change(
+        self,
+        durability: Durability,
+        on_failure: Option<OnFailure>,
+    ) -> Result<Ticket<Result<Committed, CommitError>>, CommitError> {
         if self.is_empty() {
             let (promise, ticket) = Promise::new();
             promise.fulfil(Ok(Committed { sequence: None, batches: Vec::new() }));
@@ -446,7 +464,10 @@ impl AppendTransaction {
         }
         let shared = Arc::clone(&self.shared);
         match shared.queue.reserve(queued_bytes(&self)) {
-            Ok(permit) => Ok(shared.ticket(permit.push(AppendChange::new(self, durability)))),
+            Ok(permit) => {
+                let ticket = permit.push(AppendChange::new(self, durability, on_failure));
+                Ok(shared.ticket(ticket))
+            }
             Err(no_room) => Err(self.not_taken(no_room)),
         }
     }

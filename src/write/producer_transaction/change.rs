@@ -1,6 +1,7 @@
 //! A request to a transactional id in the committer's hands: decided, planned, published, answered.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::ending::PlannedEnding;
 use super::error::ProducerError;
@@ -54,6 +55,8 @@ pub(super) struct Request {
     /// Whether the answer must survive power loss, also where it is an old one: the commit that it
     /// tells of may not be synced yet.
     pub(super) is_sync: bool,
+    /// Refuses it where this is true once its turn has come: an append that it covers has failed.
+    pub(super) unless: Option<Arc<AtomicBool>>,
 }
 
 impl Request {
@@ -75,6 +78,7 @@ impl Request {
             partitions: Vec::new(),
             staged: None,
             is_sync: false,
+            unless: None,
         }
     }
 }
@@ -139,6 +143,9 @@ pub(super) fn carry_out(
 
 impl TransactionChange {
     fn try_plan(&mut self, frame: &mut FramePlan) -> Result<PlannedStep, Unwritten> {
+        if self.request.unless.as_ref().is_some_and(|failed| failed.load(Ordering::SeqCst)) {
+            return Err(ProducerError::AppendFailed.into());
+        }
         let held = self.shared.transactions.lock().get(&self.request.id).cloned();
         let (drawn, mut is_missing) = (&mut self.fresh, false);
         let mut fresh = || {

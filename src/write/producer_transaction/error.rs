@@ -29,6 +29,9 @@ pub enum ProducerError {
     },
     /// No producer id could be given.
     ProducerId(ProducerIdError),
+    /// An append that was submitted in the transaction was not committed: the transaction can only
+    /// be aborted.
+    AppendFailed,
     /// The storage could not take it; nothing has changed.
     NotWritten(StorageError),
     /// It may be done: the engine has halted, and reopening it decides.
@@ -73,6 +76,9 @@ impl fmt::Display for ProducerError {
             Self::TooManyTransactionalIds { limit } => {
                 write!(f, "there are as many transactional ids as there may be: limit={limit}")
             }
+            Self::AppendFailed => {
+                f.write_str("an append that was submitted in the transaction was not committed")
+            }
             Self::ProducerId(_) => f.write_str("no producer id could be given"),
             Self::NotWritten(_) => f.write_str("it was not written, and nothing has changed"),
             Self::OutcomeUnknown(_) => {
@@ -90,7 +96,9 @@ impl std::error::Error for ProducerError {
             Self::NegativeOffset(source) => Some(source),
             Self::ProducerId(source) => Some(source),
             Self::NotWritten(source) | Self::OutcomeUnknown(source) => Some(source),
-            Self::UnknownPartition { .. } | Self::TooManyTransactionalIds { .. } => None,
+            Self::UnknownPartition { .. }
+            | Self::TooManyTransactionalIds { .. }
+            | Self::AppendFailed => None,
         }
     }
 }

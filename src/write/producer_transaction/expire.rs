@@ -81,6 +81,7 @@ fn forget_id(shared: &Arc<Shared>, id: String, expiry_ms: i64) -> Result<bool, S
         partitions: Vec::new(),
         staged: None,
         is_sync: false,
+        unless: None,
     };
     settled(carry_out(shared, request))
 }

@@ -1,6 +1,7 @@
 //! The requests of producers: ids, partitions, groups and offsets of a transaction, and its end.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::change::{Fresh, Request, carry_out};
 use super::error::ProducerError;
@@ -163,6 +164,27 @@ pub fn end_transaction(
         transaction::end(row, producer, kind, protocol, now, fresh)
     };
     carry_out(shared, Request { is_sync: true, ..Request::of_step(id, step) })
+}
+
+/// As [`end_transaction`], for a producer that submits its appends: the transaction is not committed
+/// if one of them was not. What was submitted before is answered before this is decided.
+///
+/// # Errors
+/// [`ProducerError`]; [`ProducerError::AppendFailed`].
+pub fn end_own_transaction(
+    shared: &Arc<Shared>,
+    id: &str,
+    producer: ProducerIdentity,
+    kind: MarkerKind,
+    protocol: EndProtocol,
+    has_failed: &Arc<AtomicBool>,
+) -> Result<ProducerIdentity, ProducerError> {
+    check_transactional_id(id)?;
+    let step = move |row: Option<&_>, now, fresh: Fresh<'_>| {
+        transaction::end(row, producer, kind, protocol, now, fresh)
+    };
+    let unless = (kind == MarkerKind::Commit).then(|| Arc::clone(has_failed));
+    carry_out(shared, Request { is_sync: true, unless, ..Request::of_step(id, step) })
 }
 
 /// Whether an open transaction holds an offset of a group for this partition.
