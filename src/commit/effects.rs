@@ -1,4 +1,4 @@
-//! What the committer does outside of the queue: write, apply, publish and sync, so that the path is tested without files.
+//! What the committer does outside of the queue: write, apply, publish, sync. Tests put their own in its place.
 
 use super::plan::FramePlan;
 use crate::base::error::StorageError;

@@ -1,4 +1,4 @@
-//! The commit path, from top to bottom: how a change gets from its caller into the log, the index and the readers' view.
+//! The commit path, from top to bottom: how a change gets into the log, the index and what readers see.
 //!
 //! ```text
 //!   callers        submit: reserve room, push        commit: push, then drain or wait
@@ -24,22 +24,22 @@
 //! # The stages
 //!
 //! **Enter.** The caller's thread, under the queue's lock. Room is reserved first
-//! ([`CommitQueue::reserve`]); a full queue takes nothing, unless nothing waits in it. A change that
-//! is pushed is answered, whatever happens: also when a panic passes through whoever has it.
+//! ([`CommitQueue::reserve`]); a full queue takes nothing, unless nothing waits in it. A change
+//! that is pushed is answered, whatever happens: also when a panic passes through whoever has it.
 //!
 //! **Drain.** One thread at a time is the *committer*: a caller that blocks and finds none, or the
-//! engine's own thread for what was submitted, or whoever waits for a ticket where the engine has no
-//! threads. It takes a *group*: changes in queue order up to a bound. An exclusive change is a group
-//! alone, and what may use the disk's reserve is in no group with what may not.
+//! engine's own thread for what was submitted, or whoever waits for a ticket where the engine has
+//! no threads. It takes a *group*: changes in queue order up to a bound. An exclusive change is a
+//! group alone, and what may use the disk's reserve is in no group with what may not.
 //!
 //! **Plan.** The committer, without locks of the queue. Each change checks what it expects on top
 //! of what was planned before it, and fills its frame. A refused change takes no sequence and is
 //! answered after the group. *After it:* the sequences of the frames follow the last written one
 //! without a gap.
 //!
-//! **Write.** The committer. Each frame gets its place, and each index entry the place of its record
-//! batch; then all are written with one call. *If it fails:* what was planned is undone from its
-//! end. Either nothing can exist, or the outcome is unknown and the engine halts.
+//! **Write.** The committer. Each frame gets its place, and each index entry the place of its
+//! record batch; then all are written with one call. *If it fails:* what was planned is undone
+//! from its end. Either nothing can exist, or the outcome is unknown and the engine halts.
 //!
 //! **Apply.** The committer, under the `apply` lock. The write batches and the mark of the last
 //! applied commit go to the index in one write. *If it fails:* the frames are in the log, so the
@@ -52,8 +52,8 @@
 //! back may commit and close, on the committer's own thread.
 //!
 //! **Sync.** A caller that blocks leads it, else the engine's sync thread. One sync answers every
-//! commit that it covers, and no buffered commit waits for it. *If it fails:* all who wait are told
-//! that their outcome is unknown, and the engine halts.
+//! commit that it covers, and no buffered commit waits for it. *If it fails:* all who wait are
+//! told that their outcome is unknown, and the engine halts.
 //!
 //! Between two groups others may be let in, with the committer held: a checkpoint
 //! ([`Pipeline::begin_checkpoint`]), or who must see nothing that is planned only. They take turns

@@ -30,6 +30,7 @@ impl RoomWaiters {
     /// Takes those who fit into this many bytes together; all of them where the queue is empty,
     /// since then no group will end that could grant what is left.
     pub(super) fn grant(&mut self, room_bytes: u64, queue_is_empty: bool) -> GrantedRoom {
+        assert!(!queue_is_empty || room_bytes > 0, "an empty queue has room");
         let mut left = room_bytes;
         let mut granted = GrantedRoom::default();
         while let Some((bytes, _)) = self.waiting.front() {

@@ -108,6 +108,8 @@ impl SyncStage {
                 return;
             }
             let Some(commit) = waiting.commits.pop_front() else { return };
+            let next = waiting.commits.front().map(|next| next.sequence);
+            assert!(next.is_none_or(|next| next > commit.sequence), "answered in their order");
             drop(waiting);
             commit.queued.answer(outcome.clone());
         }

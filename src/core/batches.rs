@@ -74,6 +74,10 @@ pub fn locate(
     let mut found: Vec<Located> = Vec::new();
     let mut bytes = 0u64;
     visit(store, partition, from, bound, &mut |located| {
+        debug_assert!(
+            found.last().is_none_or(|before| before.last_offset < located.last_offset),
+            "batches are visited in the order of their offsets"
+        );
         bytes += u64::from(located.entry.location.length_bytes);
         let is_first = found.is_empty() && at_least_one;
         if bytes > max_bytes && !is_first {
@@ -113,6 +117,7 @@ pub fn read_batches(
         rest = behind;
         next += run;
     }
+    assert!(rest.is_empty(), "each byte of the buffer was read");
     Ok(buffer.into())
 }
 
@@ -150,6 +155,7 @@ pub fn read_spans_into(
         pipeline.log.read(location, &mut buffer[at..end])?;
         (rest, at) = (behind, end);
     }
+    assert!(places.len() == batches.len(), "each batch has its place in the buffer");
     for (batch, place) in batches.iter().zip(&places) {
         check_and_stamp(pipeline, partition, batch, &mut buffer[place.clone()])?;
     }

@@ -27,6 +27,7 @@ impl PartitionIds {
         // The greatest id is never given: no range of keys ends after it.
         let end = next.0.checked_add(count).filter(|end| *end < u32::MAX)?;
         let ids = next.0..end;
+        assert!(ids.len() == count as usize, "as many are given as were asked for");
         next.0 = end;
         Some(ids)
     }

@@ -35,7 +35,8 @@ impl Pins {
         let mut state = self.state.lock();
         state.last_number += 1;
         let key = (applied, state.last_number);
-        state.held.insert(key, now);
+        let before = state.held.insert(key, now);
+        assert!(before.is_none(), "each pin has a number of its own");
         Pin { pins: Arc::clone(self), key }
     }
 

@@ -97,6 +97,7 @@ impl Rate {
             state.bytes = (state.bytes + earned).min(most);
             state.filled_at = now;
         }
+        assert!(state.bytes <= most, "no more than a burst waits to be spent");
         state.bytes
     }
 }

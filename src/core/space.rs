@@ -85,6 +85,7 @@ impl PendingMoves {
             }
             taken.extend(moves.pop_front());
         }
+        assert!(taken.len() <= max_count.max(1), "no more are taken than were asked for");
         taken
     }
 }

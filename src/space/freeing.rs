@@ -40,7 +40,8 @@ pub fn seemingly_dead(shared: &Shared) -> Vec<SegmentId> {
     segments.filter(|id| *id < newest && !live.contains_key(id) && !doomed.contains(id)).collect()
 }
 
-/// Dooms those of the segments that the checkpoint covers and whose batches its index does not name.
+/// Dooms those of the segments that the checkpoint covers and whose batches its index does not
+/// name.
 ///
 /// # Errors
 /// What the storage says.

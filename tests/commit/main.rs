@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod allocation;
 mod checkpoints;
 mod closing;
 mod concurrency;

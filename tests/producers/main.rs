@@ -10,4 +10,5 @@ mod lifetimes;
 mod offsets;
 mod random;
 mod readers;
+mod submit;
 mod transactions;

@@ -442,8 +442,7 @@ impl AppendTransaction {
         self.submit_change(durability, None)
     }
 
-    /// As [`AppendTransaction::submit`]; calls back where what was submitted is not committed, before
-    /// the ticket is answered.
+    /// As [`AppendTransaction::submit`]; calls back, before the ticket is answered, if it fails.
     pub(crate) fn submit_with(
         self,
         durability: Durability,
@@ -472,9 +471,7 @@ impl AppendTransaction {
         }
     }
 
-    /// A ticket that is answered once the commit queue has room for this transaction, or the
-    /// engine is closed: for a caller that got [`NotWritten::QueueFull`] and must not block. Others
-    /// may take the room first, and then [`AppendTransaction::submit`] says so again.
+    /// As [`Engine::queue_room`](crate::Engine::queue_room), for as much as this transaction needs.
     pub fn queue_room(&self) -> Ticket<Result<(), StorageError>> {
         self.shared.ticket(self.shared.queue.room(queued_bytes(self)))
     }

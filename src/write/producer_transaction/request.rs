@@ -166,8 +166,8 @@ pub fn end_transaction(
     carry_out(shared, Request { is_sync: true, ..Request::of_step(id, step) })
 }
 
-/// As [`end_transaction`], for a producer that submits its appends: the transaction is not committed
-/// if one of them was not. What was submitted before is answered before this is decided.
+/// As [`end_transaction`], for a producer that submits its appends: the transaction is not
+/// committed if one of them was not. What was submitted before is answered before this is decided.
 ///
 /// # Errors
 /// [`ProducerError`]; [`ProducerError::AppendFailed`].

@@ -1,9 +1,6 @@
 //! What one append allocates on its way through the commit path, counted: no more than a bound.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod common;
-
-use common::{TestEngine, batch_of, one_partition};
+use crate::common::{TestEngine, batch_of, one_partition};
 use tidelog::{AppendTransaction, Durability, Record};
 
 /// Allocations of an append of one batch, in the commit path, the log and the index of the tests.

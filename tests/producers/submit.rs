@@ -1,11 +1,8 @@
-//! Producers that submit: many appends under way at once, sequences that go back where one fails, transactions that then abort.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
-
-mod common;
+//! Producers that submit: many appends under way, sequences that go back where one fails, transactions that abort.
 
 use std::time::Duration;
 
-use common::{TestEngine, one_partition, values_of};
+use crate::common::{TestEngine, one_partition, values_of};
 use tidelog::{
     CommitError, Durability, Isolation, NotWritten, Partition, ProducerError, Record, StorageError,
 };
