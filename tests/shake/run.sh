@@ -38,7 +38,7 @@ if [[ -z "$found" ]]; then
 fi
 while IFS=$'\t' read -r package name program part; do
     part="${part#-}"
-    if [[ -n "$part" && -z "$("$program" "$part::" --list </dev/null | grep ': test$')" ]]; then
+    if [[ -n "$part" ]] && ! "$program" "$part::" --list </dev/null | grep ': test$' >/dev/null; then
         echo "shake: $name has no tests of the name $part" >&2
         exit 2
     fi
