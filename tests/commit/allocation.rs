@@ -4,7 +4,7 @@ use crate::common::{TestEngine, batch_of, one_partition};
 use tidelog::{AppendTransaction, Durability, Record};
 
 /// Allocations of an append of one batch, in the commit path, the log and the index of the tests.
-const MAX_ALLOCATIONS: u64 = 60;
+const MAX_ALLOCATIONS: u64 = 48;
 
 fn least(mut run: impl FnMut() -> u64) -> u64 {
     (0..100).map(|_| run()).min().unwrap_or(0)
