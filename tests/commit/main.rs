@@ -10,3 +10,4 @@ mod concurrency;
 mod halt;
 mod queue;
 mod user_code;
+mod waiting;
