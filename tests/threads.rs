@@ -1,6 +1,7 @@
 //! Threads that cannot be started: the engine is not opened, and nothing of it is left behind.
 //!
-//! A program of its own: its test bounds the memory of the process for moments, so none runs beside.
+//! A program of its own: its test bounds the memory of the process for moments, so none runs
+//! beside.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
