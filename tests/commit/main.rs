@@ -4,6 +4,7 @@
 mod common;
 
 mod allocation;
+mod callbacks;
 mod checkpoints;
 mod closing;
 mod concurrency;
