@@ -6,6 +6,7 @@
 //! One committer at a time calls [`CommitLog::place_group`] and [`CommitLog::append_group`]; all
 //! else may be called by anyone at any time.
 
+mod append;
 mod chain;
 mod create;
 mod directory;
@@ -13,11 +14,12 @@ mod frame;
 mod free;
 #[cfg(any(test, feature = "test-util"))]
 mod fuzz;
+mod options;
 mod reader;
 mod recovery;
 mod replay;
+mod reserve;
 mod segment;
-mod space;
 mod sync;
 #[cfg(test)]
 mod tests;
@@ -32,56 +34,24 @@ use parking_lot::Mutex;
 
 use crate::base::error::StorageError;
 use crate::base::io::Files;
-use crate::base::rules::BrokenRules;
 use crate::base::types::{AppliedCommit, CommitSequence, EngineId, PayloadLocation};
 
+pub use append::{AppendFailure, FramePlace, GroupPlace, NewFrame, Payload};
 pub use frame::{FrameLayout, frame_layout};
 pub use free::FreeSegments;
 #[cfg(any(test, feature = "test-util"))]
 pub use fuzz::{fuzz_decode_frame, fuzz_replay_segment, pack_segments};
+pub use options::LogOptions;
 pub use reader::{MAX_OPEN_SEGMENTS, SegmentInfo};
 pub use recovery::RecoveredLog;
 pub use replay::{ReplayedFrame, ReplayedPayload};
 pub use segment::{SEGMENT_FORMAT_VERSION, SEGMENT_HEADER_BYTES};
-pub use writer::{AppendFailure, FramePlace, GroupPlace, NewFrame, Payload};
 
 use frame::FrameSeed;
 use free::FreeFiles;
 use reader::Segments;
 use sync::Progress;
 use writer::Writer;
-
-/// How a log behaves.
-#[derive(Debug, Clone)]
-pub struct LogOptions {
-    /// The size at which a segment is left for a new one.
-    pub segment_bytes: u64,
-    /// After how many unsynced bytes the background syncs (W8).
-    pub background_sync_bytes: u64,
-    /// How many bytes may be unsynced before the committer waits (W8). It bounds what a power
-    /// loss takes of buffered commits.
-    pub max_unsynced_bytes: u64,
-    /// Free space below which appends are refused (E5); 0 to never look.
-    pub reserve_bytes: u64,
-    /// How many freed segments are kept at most to be written over (F5); 0 to remove them all.
-    pub max_free_segments: u32,
-    /// Rules that a test breaks on purpose.
-    pub broken: BrokenRules,
-}
-
-impl Default for LogOptions {
-    fn default() -> Self {
-        const MIB: u64 = 1024 * 1024;
-        Self {
-            segment_bytes: 256 * MIB,
-            background_sync_bytes: 16 * MIB,
-            max_unsynced_bytes: 64 * MIB,
-            reserve_bytes: 0,
-            max_free_segments: 8,
-            broken: BrokenRules::NONE,
-        }
-    }
-}
 
 /// The commit log of an engine.
 pub struct CommitLog {

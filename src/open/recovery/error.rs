@@ -48,6 +48,11 @@ impl OpenError {
             LockError::Io(error) => Self::Storage(StorageError::io("lock", path, error)),
         }
     }
+
+    /// A call on a file in the engine's directory failed.
+    pub(super) fn file(operation: &'static str, path: &Path, error: std::io::Error) -> Self {
+        Self::Storage(StorageError::io(operation, path, error))
+    }
 }
 
 impl From<StorageError> for OpenError {

@@ -9,7 +9,6 @@ use std::io::{ErrorKind, IoSlice};
 use std::path::Path;
 
 use super::error::OpenError;
-use super::file_error;
 use crate::base::io::Files;
 use crate::base::types::EngineId;
 use crate::index::keyspace::FORMAT_VERSION;
@@ -37,11 +36,11 @@ impl Format {
         let file = match files.open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(file_error("open", &path, error)),
+            Err(error) => return Err(OpenError::file("open", &path, error)),
         };
         let mut buffer = vec![0; MAX_BYTES];
         let length = file.read_at(0, &mut buffer);
-        let length = length.map_err(|error| file_error("read", &path, error))?;
+        let length = length.map_err(|error| OpenError::file("read", &path, error))?;
         let text = String::from_utf8_lossy(&buffer[..length]);
         let unknown = || OpenError::UnknownFormat {
             path: path.clone(),
@@ -70,7 +69,7 @@ impl Format {
     /// Whether the making of an engine was begun here and did not come to its end.
     pub(super) fn is_begun(files: &dyn Files, directory: &Path) -> Result<bool, OpenError> {
         let names = files.list(directory);
-        let names = names.map_err(|error| file_error("list", directory, error))?;
+        let names = names.map_err(|error| OpenError::file("list", directory, error))?;
         Ok(names.iter().any(|name| name == NEW_NAME))
     }
 
@@ -90,7 +89,7 @@ impl Format {
             files.rename(&path, &directory.join(NEW_NAME))?;
             files.sync_directory(directory)
         };
-        write().map_err(|error| file_error("write", &path, error))
+        write().map_err(|error| OpenError::file("write", &path, error))
     }
 
     /// Says, durably, that the engine is made.
@@ -100,7 +99,7 @@ impl Format {
             files.rename(&directory.join(NEW_NAME), &path)?;
             files.sync_directory(directory)
         };
-        complete().map_err(|error| file_error("rename", &path, error))
+        complete().map_err(|error| OpenError::file("rename", &path, error))
     }
 }
 

@@ -21,7 +21,7 @@ pub use error::OpenError;
 pub use session::end_session;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::base::clock::Clock;
@@ -347,9 +347,4 @@ impl fmt::Display for Recovered {
             self.torn_bytes
         )
     }
-}
-
-/// The path of a file in the engine's directory, for errors.
-pub(super) fn file_error(operation: &'static str, path: &Path, error: std::io::Error) -> OpenError {
-    OpenError::Storage(StorageError::io(operation, path, error))
 }

@@ -1,16 +1,10 @@
 //! Parts come into a transaction: partitions and groups, asked for or by what is sent to them.
 
-use super::{ProducerTransactionError, Step, holder};
+use super::{
+    MAX_TRANSACTION_GROUPS, MAX_TRANSACTION_PARTITIONS, ProducerTransactionError, Step, holder,
+};
 use crate::base::types::{Durability, PartitionId, ProducerIdentity, TimestampMs};
 use crate::index::keyspace::{ProducerTransactionRow, ProducerTransactionState};
-
-/// The most partitions that a transaction may have: as many as an engine may well have, and a row
-/// of 4 MiB, a quarter of the longest value.
-pub const MAX_TRANSACTION_PARTITIONS: usize = 1 << 20;
-
-/// The most groups that a transaction may have. With the longest names they make a row of 8 MiB,
-/// half of the longest value; a client has one.
-pub const MAX_TRANSACTION_GROUPS: usize = 256;
 
 /// Adds partitions (AddPartitionsToTxn); opens a transaction where none is open, even without any
 /// partition, as Kafka does.

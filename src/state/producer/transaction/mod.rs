@@ -14,14 +14,13 @@ mod add;
 mod end;
 mod error;
 mod init;
+mod limits;
 
-pub use add::{
-    MAX_TRANSACTION_GROUPS, MAX_TRANSACTION_PARTITIONS, add_group, add_partitions, check_append,
-    stage_offsets,
-};
+pub use add::{add_group, add_partitions, check_append, stage_offsets};
 pub use end::{EndProtocol, end, is_expired, time_out};
 pub use error::ProducerTransactionError;
 pub use init::{InitRequest, check_transactional_id, init};
+pub use limits::{MAX_TRANSACTION_GROUPS, MAX_TRANSACTION_PARTITIONS};
 
 use crate::base::types::{
     Durability, MAX_PRODUCER_EPOCH, PartitionId, ProducerEpoch, ProducerId, ProducerIdentity,
