@@ -26,10 +26,41 @@ struct SystemFile {
 /// a second holder in the same process too, and the system lets go of it when the process dies.
 #[derive(Debug)]
 struct SystemLock {
-    _file: fs::File,
+    file: fs::File,
 }
 
 impl LockGuard for SystemLock {}
+
+impl SystemLock {
+    fn take(path: &Path) -> Result<Self, LockError> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.open(path).map_err(LockError::Io)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let holder = fs::read_to_string(path).map_err(LockError::Io)?;
+                let (holder, path) = (holder.trim_end().to_owned(), path.to_owned());
+                return Err(LockError::Held { holder, path });
+            }
+            Err(error) => return Err(LockError::Io(error.into())),
+        }
+        // From here on it is let go of where a step fails.
+        let lock = Self { file };
+        lock.file.set_len(0).map_err(LockError::Io)?;
+        writeln!(&lock.file, "pid={}", std::process::id()).map_err(LockError::Io)?;
+        Ok(lock)
+    }
+}
+
+impl Drop for SystemLock {
+    /// Unlocks before it closes: a process that another thread starts at this moment has the open
+    /// file too, until it runs its own program, and would hold the lock for so long.
+    fn drop(&mut self) {
+        // Where that fails, closing lets go of it.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
+}
 
 impl Files for SystemFiles {
     fn create_directory(&self, path: &Path) -> io::Result<()> {
@@ -83,21 +114,7 @@ impl Files for SystemFiles {
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>, LockError> {
-        let mut options = fs::OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        let mut file = options.open(path).map_err(LockError::Io)?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let holder = fs::read_to_string(path).map_err(LockError::Io)?;
-                let (holder, path) = (holder.trim_end().to_owned(), path.to_owned());
-                return Err(LockError::Held { holder, path });
-            }
-            Err(error) => return Err(LockError::Io(error.into())),
-        }
-        file.set_len(0).map_err(LockError::Io)?;
-        writeln!(file, "pid={}", std::process::id()).map_err(LockError::Io)?;
-        Ok(Box::new(SystemLock { _file: file }))
+        Ok(Box::new(SystemLock::take(path)?))
     }
 }
 
@@ -213,6 +230,18 @@ mod tests {
         fn drop(&mut self) {
             fs::remove_dir_all(&self.0).expect("the directory is ours");
         }
+    }
+
+    #[test]
+    fn a_lock_that_was_let_go_is_free_although_a_new_process_still_has_its_file() {
+        let scratch = Scratch::new();
+        let path = scratch.0.join("LOCK");
+        let lock = SystemLock::take(&path).unwrap();
+        // What a process that is started has of this one until it runs its own program.
+        let _inherited = lock.file.try_clone().unwrap();
+        assert!(SystemFiles.lock(&path).is_err(), "it is held");
+        drop(lock);
+        assert!(SystemFiles.lock(&path).is_ok(), "it was let go");
     }
 
     #[test]
