@@ -17,6 +17,7 @@ use crate::index::store::{Direction, Read};
 use crate::index::write_batch::Family;
 use crate::record::{RecordBatch, TimestampType};
 use crate::state::catalog::Partition;
+use crate::state::partition::PartitionState;
 
 /// What a lookup asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,10 +69,34 @@ pub fn list_offset(
     isolation: Isolation,
     visibility: Visibility,
 ) -> Result<Option<FoundOffset>, ListOffsetError> {
-    shared.check_open()?;
-    if !shared.catalog.holds(partition.topic()) {
-        return Err(ListOffsetError::UnknownPartition { partition: partition.clone() });
+    loop {
+        shared.check_open()?;
+        if !shared.catalog.holds(partition.topic()) {
+            return Err(ListOffsetError::UnknownPartition { partition: partition.clone() });
+        }
+        let mark = || partition.cell().read(PartitionState::removal_mark);
+        let before = mark();
+        let found = look_up(shared, partition, query, isolation, visibility)?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        // What was removed meanwhile may have been all that fitted below the bound of this look:
+        // what fits beyond it was there before the removal.
+        shared.settle();
+        if mark() == before {
+            return Ok(None);
+        }
     }
+}
+
+/// One look for an offset, in a partition from which nothing is removed meanwhile.
+fn look_up(
+    shared: &Shared,
+    partition: &Partition,
+    query: OffsetQuery,
+    isolation: Isolation,
+    visibility: Visibility,
+) -> Result<Option<FoundOffset>, StorageError> {
     let _pin = shared.pin();
     let marks = shared.watermarks(partition, visibility);
     let bound = match isolation {
@@ -90,17 +115,16 @@ pub fn list_offset(
         start: marks.log_start,
         bound,
     };
-    let found = match query {
-        OffsetQuery::Earliest => return Ok(place(marks.log_start)),
-        OffsetQuery::Latest => return Ok(place(bound)),
+    match query {
+        OffsetQuery::Earliest => Ok(place(marks.log_start)),
+        OffsetQuery::Latest => Ok(place(bound)),
         OffsetQuery::Timestamp(timestamp) => lookup.first_at_least(timestamp),
         // As in Kafka: nothing where the greatest is not committed yet, rather than the greatest of
         // what is.
         OffsetQuery::MaxTimestamp => Lookup { bound: marks.high_watermark, ..lookup }
             .first_of_greatest()
             .map(|found| found.filter(|found| found.offset < bound)),
-    };
-    found.map_err(ListOffsetError::Storage)
+    }
 }
 
 struct Lookup<'a> {

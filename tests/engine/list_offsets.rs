@@ -3,9 +3,11 @@
 
 use crate::common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use common::failing::{Broken, FailingFiles};
 use common::{NOW_MS, TestEngine, append_batch, batch_of, one_partition, records_of};
 use proptest::prelude::{
     Just, ProptestConfig, Strategy, prop, prop_assert_eq, prop_oneof, proptest,
@@ -304,4 +306,28 @@ fn among_committed_data_no_record_is_the_greatest_while_a_transaction_holds_it_b
     transaction.commit().unwrap();
     // The marker is behind it, with the time of its commit.
     assert_eq!(greatest(Isolation::Committed), greatest(Isolation::Uncommitted));
+}
+
+#[test]
+fn a_record_that_fits_is_found_at_every_moment_of_a_trim_that_goes_by() {
+    let greatest_or = |timestamp| [OffsetQuery::MaxTimestamp, OffsetQuery::Timestamp(timestamp)];
+    for query in greatest_or(50) {
+        let test = TestEngine::new();
+        let broken = Arc::new(Broken::default());
+        let files = FailingFiles { inner: test.disk.process(), broken: Arc::clone(&broken) };
+        let engine = test.builder().files(Arc::new(files)).open().unwrap();
+        let partition = one_partition(&engine, "t", &[]);
+        append_batch(&engine, &partition, at(&[100, 1]));
+        append_batch(&engine, &partition, at(&[100]));
+        engine.delete_records(&partition, 1).unwrap();
+        let (beside, place) = (engine.clone(), partition.clone());
+        broken.before_read(0, move || {
+            append_batch(&beside, &place, at(&[100]));
+            beside.delete_records(&place, 3).unwrap();
+        });
+        let (isolation, visibility) = (Isolation::Uncommitted, Visibility::Applied);
+        let found = engine.list_offset(&partition, query, isolation, visibility).unwrap();
+        let found = found.map(|found| (found.offset, found.timestamp));
+        assert_eq!(found, Some((3, 100)), "{query:?}");
+    }
 }
