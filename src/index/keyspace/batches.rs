@@ -73,6 +73,7 @@ impl BatchEntry {
     /// The value in family `batches`.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::ENCODED_LEN] {
+        assert!(self.base_offset >= 0, "offsets are never negative");
         let mut bytes = [0; Self::ENCODED_LEN];
         let mut at = 0;
         let mut put = |field: &[u8]| {
@@ -90,7 +91,7 @@ impl BatchEntry {
         put(&[HOME_LOG]);
         put(&Self::encode_location(self.location.segment, self.location.position));
         put(&self.location.length_bytes.to_be_bytes());
-        assert!(at == Self::ENCODED_LEN);
+        assert_eq!(at, Self::ENCODED_LEN, "every byte is written");
         bytes
     }
 
@@ -171,6 +172,7 @@ pub fn batch_key(partition: PartitionId, last_offset: Offset) -> [u8; 12] {
     let mut key = [0; 12];
     key[..4].copy_from_slice(&partition.0.to_be_bytes());
     key[4..].copy_from_slice(&offset.to_be_bytes());
+    debug_assert_eq!(decode_batch_key(&key), Ok((partition, last_offset)));
     key
 }
 

@@ -12,7 +12,7 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The fields behind a version byte.
+    /// The fields after a version byte.
     pub(super) fn new(
         family: Family,
         key: &'a [u8],
@@ -117,12 +117,14 @@ pub(super) fn put_varint(value: &mut Vec<u8>, mut number: u64) {
     value.push(number as u8);
 }
 
-/// The least key of a partition in a family keyed by partition id, and the first key behind it.
+/// The least key of a partition in a family keyed by partition id, and the first key after it.
 ///
 /// # Panics
 /// If the id is `u32::MAX`, which is never given.
 #[must_use]
 pub fn partition_range(partition: PartitionId) -> ([u8; 4], [u8; 4]) {
     let end = partition.0.checked_add(1).expect("the greatest partition id is never given");
-    (partition.0.to_be_bytes(), end.to_be_bytes())
+    let (begin, end) = (partition.0.to_be_bytes(), end.to_be_bytes());
+    debug_assert!(begin < end, "keys sort as the ids do");
+    (begin, end)
 }

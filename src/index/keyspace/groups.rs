@@ -78,7 +78,8 @@ impl GroupRow {
 /// If the name is longer than [`MAX_GROUP_BYTES`].
 #[must_use]
 pub fn group_prefix(group: &str) -> Vec<u8> {
-    let length = u16::try_from(group.len()).expect("the length of a group is checked before");
+    assert!(group.len() <= MAX_GROUP_BYTES, "the length of a group is checked before");
+    let length = u16::try_from(group.len()).expect("it is below the limit");
     [&length.to_be_bytes(), group.as_bytes()].concat()
 }
 
@@ -91,6 +92,11 @@ pub fn group_key(group: &str, topic: TopicId, partition: u32) -> Vec<u8> {
     let mut key = group_prefix(group);
     key.extend_from_slice(topic.as_bytes());
     key.extend_from_slice(&partition.to_be_bytes());
+    debug_assert_eq!(
+        split_group_key(&key),
+        Some((group.as_bytes(), topic, partition)),
+        "a key that is written can be read"
+    );
     key
 }
 
@@ -108,8 +114,8 @@ pub fn decode_group_key(key: &[u8]) -> Result<(TopicId, u32), Corruption> {
 /// long as it says.
 pub(super) fn split_group_key(key: &[u8]) -> Option<(&[u8], TopicId, u32)> {
     let (length, rest) = key.split_first_chunk::<2>()?;
-    let (group, behind) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
-    let (topic, partition) = behind.split_first_chunk::<16>()?;
+    let (group, after) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+    let (topic, partition) = after.split_first_chunk::<16>()?;
     let partition = u32::from_be_bytes(partition.try_into().ok()?);
     Some((group, TopicId::from_bytes(*topic), partition))
 }
@@ -151,8 +157,8 @@ mod tests {
         ];
         assert_eq!(value, expected.concat());
         assert_eq!(GroupRow::decode(b"k", &value), Ok(row));
-        for cut in 0..value.len() - 1 {
-            assert!(GroupRow::decode(b"k", &value[..cut]).is_err(), "cut={cut}");
+        for length in 0..value.len() - 1 {
+            assert!(GroupRow::decode(b"k", &value[..length]).is_err(), "length={length}");
         }
         assert!(GroupRow::decode(b"k", &[&value[..], &[0xff]].concat()).is_err());
         assert!(GroupRow::decode(b"k", &[&[2], &value[1..]].concat()).is_err());
@@ -170,8 +176,8 @@ mod tests {
         for other in ["", "a", "abc", "b"] {
             assert!(!group_key(other, ID, 3).starts_with(&group_prefix("ab")), "{other}");
         }
-        for cut in 0..key.len() {
-            assert!(decode_group_key(&key[..cut]).is_err(), "cut={cut}");
+        for length in 0..key.len() {
+            assert!(decode_group_key(&key[..length]).is_err(), "length={length}");
         }
         assert!(decode_group_key(&[&key[..], &[0]].concat()).is_err());
     }

@@ -86,6 +86,7 @@ impl Session {
     /// The value.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
+        assert!(self.leader_epoch >= 0, "leader epochs are never negative");
         let mut value = vec![VERSION];
         value.extend_from_slice(&self.open_count.to_be_bytes());
         value.extend_from_slice(&self.leader_epoch.to_be_bytes());

@@ -136,20 +136,30 @@ impl PartitionRow {
             let (leader_epoch, first_offset) = (fields.i32()?, fields.i64()?);
             row.epochs.push(EpochStart { leader_epoch, first_offset });
         }
+        if let Some(what) = row.fault() {
+            return Err(fields.corruption(what));
+        }
+        fields.end()?;
+        Ok(row)
+    }
+
+    /// What no partition can be: such a row is neither read nor written.
+    #[must_use]
+    pub fn fault(&self) -> Option<&'static str> {
+        let is_unstable_inside =
+            self.first_unstable.is_none_or(|offset| (0..self.log_end).contains(&offset));
+        if !is_unstable_inside {
+            return Some("its first unstable offset is not in its log");
+        }
         let rising = |pair: &[EpochStart]| {
             pair[0].leader_epoch < pair[1].leader_epoch
                 && pair[0].first_offset <= pair[1].first_offset
         };
-        let is_unstable_inside =
-            row.first_unstable.is_none_or(|offset| (0..row.log_end).contains(&offset));
-        if !is_unstable_inside {
-            return Err(fields.corruption("its first unstable offset is not in its log"));
+        let is_in_order = self.log_start >= 0 && self.log_start <= self.log_end;
+        if !is_in_order || !self.epochs.windows(2).all(rising) {
+            return Some("its offsets are not in order");
         }
-        if row.log_start < 0 || row.log_start > row.log_end || !row.epochs.windows(2).all(rising) {
-            return Err(fields.corruption("its offsets are not in order"));
-        }
-        fields.end()?;
-        Ok(row)
+        None
     }
 }
 
@@ -195,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_decoded_as_it_was_encoded_and_every_cut_is_corruption() {
+    fn a_row_is_decoded_as_it_was_encoded_and_every_truncation_is_corruption() {
         let key = partition_key(PartitionId(7));
         let mut value = Vec::new();
         row().encode(&mut value);
@@ -212,12 +222,12 @@ mod tests {
     fn offsets_and_epochs_out_of_order_are_corruption() {
         let key = partition_key(PartitionId(7));
         let mut value = Vec::new();
-        let start_behind_end = PartitionRow { log_start: 11, ..row() };
+        let start_beyond_end = PartitionRow { log_start: 11, ..row() };
         let epochs_fall =
             PartitionRow { epochs: row().epochs.into_iter().rev().collect(), ..row() };
         let unstable_at_end = PartitionRow { first_unstable: Some(10), ..row() };
         let unstable_below_zero = PartitionRow { first_unstable: Some(-2), ..row() };
-        for bad in [start_behind_end, epochs_fall, unstable_at_end, unstable_below_zero] {
+        for bad in [start_beyond_end, epochs_fall, unstable_at_end, unstable_below_zero] {
             bad.encode(&mut value);
             assert!(PartitionRow::decode(&key, &value).is_err(), "{bad:?}");
         }

@@ -144,8 +144,9 @@ impl ProducerTransactionRow {
         Ok(row)
     }
 
-    /// What no transactional id can be.
-    fn fault(&self) -> Option<&'static str> {
+    /// What no transactional id can be: such a row is neither read nor written.
+    #[must_use]
+    pub fn fault(&self) -> Option<&'static str> {
         let legal = |identity: ProducerIdentity| {
             identity.producer_id >= 0 && (0..=MAX_PRODUCER_EPOCH).contains(&identity.producer_epoch)
         };
@@ -227,7 +228,7 @@ pub fn decode_producer_transaction_key(key: &[u8]) -> Result<&str, Corruption> {
     std::str::from_utf8(id).map_err(|_| corrupt())
 }
 
-/// The least key that a transactional id can have, and the first key behind all of them.
+/// The least key that a transactional id can have, and the first key after all of them.
 #[must_use]
 pub const fn producer_transactions_range() -> ([u8; 1], [u8; 1]) {
     ([STATE], [STATE + 1])
@@ -284,7 +285,7 @@ impl PendingOffsetKey {
     }
 }
 
-/// The least key of an offset that an open transaction holds, and the first key behind them all.
+/// The least key of an offset that an open transaction holds, and the first key after them all.
 #[must_use]
 pub const fn pending_offsets_range() -> ([u8; 1], [u8; 1]) {
     ([PENDING_OFFSET], [PENDING_OFFSET + 1])
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_drawn_as_it_is_written_and_read_back_and_every_cut_is_corruption() {
+    fn a_row_is_drawn_as_it_is_written_and_read_back_and_every_truncation_is_corruption() {
         let value = row().encode();
         let expected = [
             &[1][..],
@@ -335,8 +336,11 @@ mod tests {
         ];
         assert_eq!(value, expected.concat());
         assert_eq!(ProducerTransactionRow::decode(b"k", &value), Ok(row()));
-        for cut in 0..value.len() {
-            assert!(ProducerTransactionRow::decode(b"k", &value[..cut]).is_err(), "cut={cut}");
+        for length in 0..value.len() {
+            assert!(
+                ProducerTransactionRow::decode(b"k", &value[..length]).is_err(),
+                "length={length}"
+            );
         }
         let longer = [&value[..], &[0]].concat();
         assert!(ProducerTransactionRow::decode(b"k", &longer).is_err());
@@ -416,8 +420,8 @@ mod tests {
         assert!(key.starts_with(&pending_offsets_prefix(258)));
         assert!(key[..] < pending_offsets_prefix(259)[..]);
         assert_eq!(PendingOffsetKey::decode(&key), Ok(pending));
-        for cut in 0..key.len() {
-            assert!(PendingOffsetKey::decode(&key[..cut]).is_err(), "cut={cut}");
+        for length in 0..key.len() {
+            assert!(PendingOffsetKey::decode(&key[..length]).is_err(), "length={length}");
         }
         assert!(PendingOffsetKey::decode(&[&key[..], &[0]].concat()).is_err());
         assert!(PendingOffsetKey::decode(&[&[1], &key[1..]].concat()).is_err());

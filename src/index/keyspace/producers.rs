@@ -57,6 +57,7 @@ impl SequencedBatch {
     }
 
     fn record_count(&self) -> u64 {
+        debug_assert!(self.first_sequence >= 0 && self.last_sequence >= 0, "they count from 0");
         self.ahead().unsigned_abs() + 1
     }
 
@@ -125,13 +126,23 @@ impl ProducerRow {
     }
 
     /// Remembers a batch, which follows the last one; the oldest is forgotten where there are five.
+    ///
+    /// # Panics
+    /// If it does not follow the last one: the encoding holds the sequences of the last one alone.
     pub fn push(&mut self, batch: SequencedBatch) {
+        if let Some(last) = self.batches().last() {
+            let next = last.last_sequence.wrapping_add(1) & Sequence::MAX;
+            assert_eq!(batch.first_sequence, next, "sequences follow each other without a gap");
+            assert!(batch.base_offset() > last.last_offset, "offsets of a producer only rise");
+        }
+        assert!(batch.last_sequence >= 0, "sequences are never negative");
         if usize::from(self.batch_count) == SEQUENCE_WINDOW {
             self.batches.rotate_left(1);
         } else {
             self.batch_count += 1;
         }
         self.batches[usize::from(self.batch_count) - 1] = batch;
+        debug_assert!(self.last_sequence() == batch.last_sequence, "the newest stands last");
     }
 
     /// Forgets all batches: they were of another epoch.
@@ -147,6 +158,7 @@ impl ProducerRow {
         value.push(self.batch_count | if self.has_marker { HAS_MARKER } else { 0 });
         value.extend_from_slice(&self.last_time.to_be_bytes());
         value.extend_from_slice(&self.open_first_offset.unwrap_or(NONE).to_be_bytes());
+        assert!(self.batches().len() <= SEQUENCE_WINDOW, "five batches are remembered at most");
         let mut newer: Option<&SequencedBatch> = None;
         for batch in self.batches().iter().rev() {
             match newer {
@@ -158,6 +170,7 @@ impl ProducerRow {
                 }
                 Some(newer) => {
                     put_varint(value, batch.record_count());
+                    assert!(newer.base_offset() > batch.last_offset, "offsets only rise");
                     put_varint(value, newer.base_offset().abs_diff(batch.last_offset));
                     put_varint(value, zigzag(batch.timestamp.wrapping_sub(newer.timestamp)));
                 }
@@ -219,6 +232,7 @@ pub fn producer_key(partition: PartitionId, producer_id: ProducerId) -> [u8; 12]
     let mut key = [0; 12];
     key[..4].copy_from_slice(&partition.0.to_be_bytes());
     key[4..].copy_from_slice(&id.to_be_bytes());
+    debug_assert_eq!(decode_producer_key(&key), Ok((partition, producer_id)));
     key
 }
 
@@ -238,7 +252,7 @@ pub struct AbortedRow {
     /// The offset of its first record here.
     pub first_offset: Offset,
     /// The last stable offset once it had ended: whoever reads no further than it needs no entry
-    /// behind this one.
+    /// after this one.
     pub last_stable: Offset,
 }
 
@@ -246,6 +260,8 @@ impl AbortedRow {
     /// The value.
     #[must_use]
     pub fn encode(&self) -> [u8; 25] {
+        assert!(self.producer_id >= 0, "a producer has an id");
+        assert!(self.first_offset >= 0, "offsets are never negative");
         let mut value = [VERSION; 25];
         value[1..9].copy_from_slice(&self.producer_id.to_be_bytes());
         value[9..17].copy_from_slice(&self.first_offset.to_be_bytes());
@@ -300,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_producer_is_drawn_as_it_is_written_and_every_cut_is_corruption() {
+    fn a_producer_is_drawn_as_it_is_written_and_every_truncation_is_corruption() {
         let key = producer_key(PartitionId(5), 1000);
         assert_eq!(key, *b"\0\0\0\x05\0\0\0\0\0\0\x03\xe8");
         assert_eq!(decode_producer_key(&key), Ok((PartitionId(5), 1000)));
@@ -391,7 +407,7 @@ mod tests {
         for length in 0..value.len() {
             assert!(AbortedRow::decode(&key, &value[..length]).is_err(), "length {length}");
         }
-        let behind = AbortedRow { first_offset: 43, ..row }.encode();
-        assert!(AbortedRow::decode(&key, &behind).is_err());
+        let after = AbortedRow { first_offset: 43, ..row }.encode();
+        assert!(AbortedRow::decode(&key, &after).is_err());
     }
 }

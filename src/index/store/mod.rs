@@ -1,8 +1,8 @@
-//! The index store: an ordered map in column families, changed by write batches, behind a trait.
+//! The index store: an ordered map in column families, changed by write batches, as a trait.
 //!
 //! INVARIANT (commit log rules S1 to S7): one function writes, and one flushes, always all families
-//! in one cut. A crash leaves the store between two write batches, at its last complete flush or,
-//! where the store flushes by itself, later. Every call on a store that was closed fails with
+//! at one instant. A crash leaves the store between two write batches, at its last complete flush
+//! or, where the store flushes by itself, later. Every call on a store that was closed fails with
 //! [`StorageError::Closed`].
 
 #[cfg(any(test, feature = "test-util"))]
@@ -66,7 +66,7 @@ pub trait Read: Send + Sync + fmt::Debug {
 
 /// The index store.
 pub trait Store: Read {
-    /// Applies write batches, one behind the other, as one atomic change. Never blocks on a flush.
+    /// Applies write batches, one after the other, as one atomic change. Never blocks on a flush.
     ///
     /// # Errors
     /// [`StorageError::Store`]; then nothing is visible, and all later writes fail too.
@@ -76,20 +76,20 @@ pub trait Store: Read {
     /// snapshot whose every read fails.
     fn snapshot(&self) -> Arc<dyn Read>;
 
-    /// Starts to make durable all that was written so far, of all families as one cut, and does
-    /// not wait. What is written later is not in the cut. One flush at a time: it has ended when
+    /// Starts to make durable all that was written so far, of all families at one instant, and does
+    /// not wait. What is written later is not in the flush. One flush at a time: it has ended when
     /// [`Store::is_flushed`] says so.
     ///
     /// # Errors
     /// [`StorageError::Store`]. While another flush is under way nothing has happened; else either
-    /// the old or the new cut may be found after a reopen.
+    /// the old or the new state may be found after a reopen.
     fn begin_flush(&self) -> Result<(), StorageError>;
 
     /// Whether the flush that was begun last is complete; `true` if none was. Cheap; to be polled.
     ///
     /// # Errors
-    /// [`StorageError::Store`]; then either the old or the new cut may be found after a reopen, and
-    /// all later writes fail.
+    /// [`StorageError::Store`]; then either the old or the new state may be found after a reopen,
+    /// and all later writes fail.
     fn is_flushed(&self) -> Result<bool, StorageError>;
 
     /// Bytes of memory that unflushed writes hold, about.

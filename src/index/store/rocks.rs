@@ -162,6 +162,8 @@ impl Store for RocksStore {
                 }
             }
         }
+        let operation_count: usize = batches.iter().map(|batch| batch.operation_count()).sum();
+        assert_eq!(all.len(), operation_count, "no operation is left out");
         let memory_bytes = encoded_bytes + all.len() * OPERATION_OVERHEAD_BYTES;
         if all.is_empty() {
             return Ok(());
@@ -193,6 +195,7 @@ impl Store for RocksStore {
         let flushed = database.0.flush_cfs_opt(&database.all_families(), &options);
         flushed.map_err(|error| self.fail(failure("flush", error)))?;
         *flushing = true;
+        debug_assert_eq!(self.flushing_bytes.load(Ordering::SeqCst), 0, "one flush at a time");
         self.flushing_bytes.store(self.fresh_bytes.swap(0, Ordering::SeqCst), Ordering::SeqCst);
         Ok(())
     }
@@ -240,6 +243,17 @@ struct Range<'a> {
     begin: &'a [u8],
     end: &'a [u8],
     direction: Direction,
+}
+
+impl Range<'_> {
+    /// Whether a key comes after the last one that was seen, which it then is.
+    fn is_next(&self, last: &mut Option<Vec<u8>>, key: &[u8]) -> bool {
+        let last = last.replace(key.to_vec());
+        last.is_none_or(|last| match self.direction {
+            Direction::Forward => &last[..] < key,
+            Direction::Backward => &last[..] > key,
+        })
+    }
 }
 
 impl Database {
@@ -306,7 +320,10 @@ impl Database {
             Direction::Forward => entries.seek(range.begin),
             Direction::Backward => entries.seek_to_last(),
         }
+        let mut last: Option<Vec<u8>> = None;
         while let Some((key, value)) = entries.item() {
+            debug_assert!(range.begin <= key && key < range.end, "a scan stays in its range");
+            debug_assert!(range.is_next(&mut last, key), "a scan goes one way");
             if let ControlFlow::Break(()) = visit(key, value) {
                 return Ok(());
             }

@@ -1,4 +1,4 @@
-//! The options under which RocksDB keeps the index: it flushes when told to, and at no other time.
+//! The options under which RocksDB keeps the index: it flushes when asked to, and at no other time.
 //!
 //! INVARIANT (S1): whatever a flush, a stall or the durability of one depends on is set here for
 //! every family and for `default`, also where it is RocksDB's own default today. A test reads the
@@ -71,6 +71,7 @@ fn set_durability(options: &mut Options) {
 
 fn set_limits(options: &mut Options, max_open_files: Option<u32>) {
     let files = max_open_files.map_or_else(open_file_limit, u64::from);
+    assert!(files > 0, "a store has files");
     options.set_max_open_files(i32::try_from(files).unwrap_or(i32::MAX));
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     options.set_max_background_jobs(cores.clamp(2, 4) as i32);
@@ -88,7 +89,7 @@ fn open_file_limit() -> u64 {
 }
 
 /// Keys are short and of fixed width in each family, values are a few numbers, and reads are
-/// either for one key or for the first keys behind one.
+/// either for one key or for the first keys after one.
 ///
 /// No compression: checksums and positions do not shrink, and RocksDB is built without codecs. No
 /// prefix extractor either: a scan that crosses a prefix would need to say so, and one that

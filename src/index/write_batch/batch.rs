@@ -11,7 +11,10 @@ use super::operation::{
 
 /// Where the value of a put lies in the encoding, for [`WriteBatch::patch`].
 #[derive(Debug, Clone, Copy)]
-pub struct ValueAt(usize);
+pub struct ValueAt {
+    begin: usize,
+    end: usize,
+}
 
 /// An ordered set of changes to the index, applied as one.
 #[derive(Clone, PartialEq, Eq)]
@@ -45,10 +48,10 @@ impl WriteBatch {
         push_length(&mut self.encoded, key.len());
         push_length(&mut self.encoded, value.len());
         self.encoded.extend_from_slice(key);
-        let at = self.encoded.len();
+        let begin = self.encoded.len();
         self.encoded.extend_from_slice(value);
         self.operation_count += 1;
-        ValueAt(at)
+        ValueAt { begin, end: self.encoded.len() }
     }
 
     /// Removes a key.
@@ -80,21 +83,25 @@ impl WriteBatch {
         self.encoded.extend_from_slice(end);
         self.operation_count += 1;
         self.range_delete_count += 1;
+        assert!(self.range_delete_count <= self.operation_count, "all are counted");
     }
 
     /// Overwrites bytes of a value that was put before, from its byte `offset` on: places in the
     /// log are known only once the batch has its final length.
     ///
     /// # Panics
-    /// If the bytes reach behind the end of the batch.
+    /// If the bytes reach beyond the end of the value.
     pub fn patch(&mut self, value: ValueAt, offset: usize, bytes: &[u8]) {
-        let from = value.0 + offset;
-        self.encoded[from..from + bytes.len()].copy_from_slice(bytes);
+        let from = value.begin + offset;
+        let end = from + bytes.len();
+        assert!(end <= value.end, "a patch stays in its value");
+        self.encoded[from..end].copy_from_slice(bytes);
     }
 
     /// The encoding, as it stands in a frame.
     #[must_use]
     pub fn encoded(&self) -> &[u8] {
+        debug_assert!(self.range_delete_count <= self.operation_count, "operations are counted");
         &self.encoded
     }
 
@@ -118,6 +125,7 @@ impl WriteBatch {
 
     /// The operations in their order.
     pub fn operations(&self) -> impl Iterator<Item = Operation<'_>> {
+        debug_assert_eq!(self.encoded[0], VERSION, "a write batch begins with its version");
         let mut rest = &self.encoded[1..];
         std::iter::from_fn(move || {
             if rest.is_empty() {
@@ -142,7 +150,10 @@ impl WriteBatch {
             operation_count += 1;
             range_delete_count += usize::from(matches!(operation, Operation::DeleteRange { .. }));
         }
-        Ok(Self { encoded: encoded.to_vec(), operation_count, range_delete_count })
+        assert!(range_delete_count <= operation_count, "a range delete is an operation");
+        let decoded = Self { encoded: encoded.to_vec(), operation_count, range_delete_count };
+        debug_assert_eq!(decoded.operations().count(), operation_count, "all are counted");
+        Ok(decoded)
     }
 }
 
@@ -192,13 +203,13 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_at_any_byte_gives_an_error_or_a_prefix_of_the_operations() {
+    fn a_truncation_at_any_byte_gives_an_error_or_a_prefix_of_the_operations() {
         let batch = sample();
         let whole: Vec<_> = batch.operations().collect();
         for length in 0..batch.encoded().len() {
             match WriteBatch::decode(&batch.encoded()[..length]) {
-                Ok(cut) => {
-                    let operations: Vec<_> = cut.operations().collect();
+                Ok(shorter) => {
+                    let operations: Vec<_> = shorter.operations().collect();
                     assert!(operations.len() < whole.len());
                     assert_eq!(operations, whole[..operations.len()]);
                 }

@@ -1,7 +1,7 @@
 //! The set of index changes that one commit makes, in the one encoding that log and store share.
 //!
 //! Operations stand in their order, because a later one overrules an earlier one: a range delete
-//! and a put behind it keep the put. Values are absolute, never deltas, so replay may start early.
+//! and a put after it keep the put. Values are absolute, never deltas, so replay may start early.
 //!
 //! ```text
 //! write batch  := version u8 (1) | operation*

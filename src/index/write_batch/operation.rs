@@ -33,7 +33,7 @@ pub enum Operation<'a> {
         family: Family,
         /// The first key that goes.
         begin: &'a [u8],
-        /// The first key behind them that stays.
+        /// The first key after them that stays.
         end: &'a [u8],
     },
 }
@@ -53,6 +53,7 @@ pub(super) fn check_value(value: &[u8]) -> Result<(), WriteBatchError> {
 }
 
 pub(super) fn push_length(out: &mut Vec<u8>, length: usize) {
+    debug_assert!(length <= MAX_VALUE_BYTES, "lengths are bounded");
     let mut rest = u32::try_from(length).expect("lengths were checked against smaller limits");
     while rest >= 0x80 {
         out.push(rest as u8 | 0x80);
@@ -76,8 +77,8 @@ fn take_length(rest: &mut &[u8]) -> Result<usize, WriteBatchError> {
 }
 
 fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], WriteBatchError> {
-    let (taken, behind) = rest.split_at_checked(length).ok_or(WriteBatchError::Truncated)?;
-    *rest = behind;
+    let (taken, after) = rest.split_at_checked(length).ok_or(WriteBatchError::Truncated)?;
+    *rest = after;
     Ok(taken)
 }
 
