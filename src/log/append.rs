@@ -35,7 +35,7 @@ pub struct Payload {
     pub head: Bytes,
     /// The batch, or what follows its header.
     pub body: Bytes,
-    /// The batch's CRC-32C: it stands in bytes 17 to 20 of head and body, and covers all behind.
+    /// The batch's CRC-32C: it stands in bytes 17 to 20 of head and body, and covers all after.
     pub crc: u32,
 }
 
@@ -126,7 +126,14 @@ impl CommitLog {
         if !self.options.broken.breaks(Rule::W8Bound) {
             let room = self.options.max_unsynced_bytes.saturating_sub(group_bytes);
             self.progress.sync_down_to(room)?;
+            // One committer writes, so nothing is added meanwhile.
+            debug_assert!(
+                self.progress.unsynced_bytes() <= room,
+                "what is unsynced is bounded (W8)"
+            );
         }
+        // Segments that were left stay open until they are synced.
+        self.progress.sync_segments_below(self.options.max_open_segments)?;
         let mut writer = self.writer.lock();
         writer.placed_bytes = None;
         if !may_use_reserve {
@@ -137,6 +144,8 @@ impl CommitLog {
         if writer.must_leave || (is_too_large && !is_empty) {
             self.roll(&mut writer)?;
         }
+        assert!(!writer.must_leave, "a file that had an error is never written again (E4)");
+        writer.assert_sound();
         writer.placed_bytes = Some(group_bytes);
         Ok(GroupPlace { segment: writer.segment.id, position: writer.position })
     }
@@ -146,7 +155,7 @@ impl CommitLog {
     /// makes it survive power loss. Committer only.
     ///
     /// # Errors
-    /// [`AppendFailure::NotWritten`] where the disk was full and the file was cut back, durably
+    /// [`AppendFailure::NotWritten`] where the disk was full and the file was truncated, durably
     /// (E1); the next group gets a new segment. [`AppendFailure::Unknown`] after any other
     /// failure, and then the log is halted.
     ///
@@ -157,14 +166,19 @@ impl CommitLog {
         self.progress.check_running().map_err(AppendFailure::NotWritten)?;
         let mut guard = self.writer.lock();
         let writer = &mut *guard;
+        debug_assert_eq!(self.progress.written(), writer.last_sequence, "one place tells the end");
         let places = self.encode_group(writer, frames);
         let end = places.last().expect("a group has a frame").end;
         let group_bytes = end - writer.position;
         let placed_bytes = writer.placed_bytes.take().expect("place_group was called");
         assert!(group_bytes <= placed_bytes, "the group fits in its place");
+        let is_alone = writer.position == SEGMENT_HEADER_BYTES;
+        assert!(end <= self.options.segment_bytes || is_alone, "a group lies in one segment (W1)");
 
         let mut slices = gather(frames, &writer.heads);
         let rest_of_page = &ZEROS[..writer.rest_of_page(end)];
+        let gathered_bytes: usize = slices.iter().map(|slice| slice.len()).sum();
+        assert_eq!(gathered_bytes as u64, group_bytes, "each frame has the size that is planned");
         slices.extend((!rest_of_page.is_empty()).then(|| IoSlice::new(rest_of_page)));
         if let Err(error) = writer.segment.file.write_at(writer.position, &slices) {
             return Err(self.take_back(writer, error));
@@ -176,6 +190,7 @@ impl CommitLog {
         writer.last_crc = last.place.frame_crc;
         writer.unchecked_bytes = writer.unchecked_bytes.saturating_sub(group_bytes);
         self.segments.set_length(writer.segment.id, end);
+        writer.assert_sound();
         self.progress.add_written(writer.last_sequence, group_bytes);
         Ok(places.into_iter().map(|encoded| encoded.place).collect())
     }
@@ -203,6 +218,8 @@ impl CommitLog {
                 payload_count: length_u32(frame.payloads.len()),
             };
             let bytes = header.encode();
+            debug_assert!(position.is_multiple_of(FRAME_ALIGNMENT), "frames are aligned");
+            debug_assert!(synced < sequence, "a frame is written before it is synced");
             let header_at = writer.heads.len();
             writer.heads.extend_from_slice(&bytes);
             for payload in frame.payloads {
@@ -227,11 +244,11 @@ impl CommitLog {
         let cause = StorageError::io("write", &writer.segment.path, error);
         self.segments.distrust(writer.segment.id);
         let is_full = matches!(&cause, StorageError::Io { source, .. } if is_disk_full(source));
-        // In a file that is written over, the cut takes what lay behind, too.
-        let cut = if is_full { self.cut_back(writer) } else { Err(cause.clone()) };
+        // In a file that is written over, truncation takes what lay after it, too.
+        let truncated = if is_full { self.truncate(writer) } else { Err(cause.clone()) };
         writer.stale_end = 0;
         self.note_tail(writer);
-        match cut {
+        match truncated {
             Ok(()) => {
                 writer.must_leave = !self.options.broken.breaks(Rule::E4NewFileAfterError);
                 writer.unchecked_bytes = 0;
@@ -244,10 +261,10 @@ impl CommitLog {
         }
     }
 
-    fn cut_back(&self, writer: &Writer) -> Result<(), StorageError> {
+    fn truncate(&self, writer: &Writer) -> Result<(), StorageError> {
         let segment = &writer.segment;
-        let cut = segment.file.set_length(writer.position);
-        cut.map_err(|error| StorageError::io("cut", &segment.path, error))?;
+        let truncated = segment.file.set_length(writer.position);
+        truncated.map_err(|error| StorageError::io("truncate", &segment.path, error))?;
         if self.options.broken.breaks(Rule::E1CutSynced) {
             return Ok(());
         }
@@ -267,10 +284,11 @@ impl CommitLog {
             synced: self.progress.synced(),
             reused_bytes: 0,
         };
+        assert!(header.id > header.previous_segment, "ids of segments only rise (W1)");
         writer.next_id = SegmentId(header.id.0 + 1);
         let made = self.creator().make(header);
         let segment = Arc::new(made.map_err(|failure| self.not_begun(writer, failure))?);
-        self.cut_tail(writer);
+        self.truncate_tail(writer);
         writer.segment = segment.clone();
         writer.position = SEGMENT_HEADER_BYTES;
         writer.stale_end = segment.reused_bytes;
@@ -279,6 +297,7 @@ impl CommitLog {
             writer.unchecked_bytes = left;
         }
         writer.must_leave = false;
+        writer.assert_sound();
         self.note_tail(writer);
         self.segments.begin(segment.id);
         self.progress.add_segment(segment);
@@ -313,7 +332,7 @@ impl CommitLog {
 /// A frame whose head is in the buffer.
 struct Encoded {
     place: FramePlace,
-    /// The byte of the segment behind the frame and its padding.
+    /// The byte of the segment after the frame and its padding.
     end: u64,
 }
 
@@ -325,6 +344,7 @@ fn gather<'a>(frames: &'a [NewFrame<'a>], mut heads: &'a [u8]) -> Vec<IoSlice<'a
         let (header, rest) = heads.split_at(FRAME_HEADER_BYTES);
         let (table, rest) = rest.split_at(frame.payloads.len() * TABLE_ENTRY_BYTES);
         heads = rest;
+        debug_assert_eq!(table.len(), frame.payloads.len() * TABLE_ENTRY_BYTES);
         let mut frame_bytes = header.len() + frame.write_batch.len() + table.len();
         slices.extend([header, frame.write_batch, table].map(IoSlice::new));
         for payload in frame.payloads {
@@ -334,6 +354,7 @@ fn gather<'a>(frames: &'a [NewFrame<'a>], mut heads: &'a [u8]) -> Vec<IoSlice<'a
         let padding = frame_bytes.next_multiple_of(PADDING.len()) - frame_bytes;
         slices.push(IoSlice::new(&PADDING[..padding]));
     }
+    assert!(heads.is_empty(), "each head belongs to a frame");
     slices.retain(|slice| !slice.is_empty());
     slices
 }

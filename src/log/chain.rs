@@ -1,7 +1,7 @@
 //! Which segments make the log (rules R3 to R5): each header names the one that it comes from.
 //!
 //! Files outside of the chain are dead: creations that never finished, of new files or of freed
-//! segments, and what an earlier recovery left behind the end of the log.
+//! segments, and what an earlier recovery left after the end of the log.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,9 +13,10 @@ use crate::base::io::Files;
 use crate::base::rules::{BrokenRules, Rule};
 use crate::base::types::{EngineId, SegmentId};
 
-/// A segment that will be read, and where the log leaves it; `None` for the newest.
+/// A segment that will be read, and where the log leaves it; `None` for the newest. It is opened
+/// when its turn comes: there may be more of them than files that may be open.
 pub(super) struct Link {
-    pub(super) segment: Segment,
+    pub(super) id: SegmentId,
     pub(super) header: SegmentHeader,
     pub(super) end: Option<u64>,
 }
@@ -44,20 +45,28 @@ impl ChainSource<'_> {
             let segment = Segment::open(self.files, self.directory, id)?;
             self.settle(&segment)?;
             if let Some(header) = self.header(&segment, first)? {
-                readable.insert(id, (segment, header));
+                readable.insert(id, header);
             }
         }
-        let epoch = readable.values().map(|(_, header)| header.epoch).max().unwrap_or(0);
+        let epoch = readable.values().map(|header| header.epoch).max().unwrap_or(0);
         let mut links = Vec::new();
         let mut next = readable.last_key_value().map(|(&id, _)| id);
         let mut end = None;
-        while let Some((id, (segment, header))) = next.and_then(|id| readable.remove_entry(&id)) {
-            links.push(Link { segment, header, end });
+        while let Some((id, header)) = next.and_then(|id| readable.remove_entry(&id)) {
+            links.push(Link { id, header, end });
             end = Some(header.previous_end);
             next = (id > first && header.previous_segment < id).then_some(header.previous_segment);
         }
         links.reverse();
-        if links.first().is_some_and(|link| link.segment.id == first) {
+        debug_assert!(
+            links
+                .windows(2)
+                .all(|pair| pair[0].id < pair[1].id
+                    && pair[0].end == Some(pair[1].header.previous_end)),
+            "segments stand in the order of their ids, and each ends where the next one says"
+        );
+        if links.first().is_some_and(|link| link.id == first) {
+            assert!(links.iter().all(|link| link.header.epoch <= epoch), "no epoch is left out");
             return Ok(Chain { links, epoch });
         }
         let missing = next.map_or(first, |id| id.max(first));
@@ -65,7 +74,7 @@ impl ChainSource<'_> {
     }
 
     /// R4: what is read is durable, and comes from the device: what only the page cache holds
-    /// could vanish behind commits that are acknowledged later.
+    /// could vanish after commits that are acknowledged later.
     fn settle(&self, segment: &Segment) -> Result<(), StorageError> {
         if self.broken.breaks(Rule::R4SyncBeforeRead) {
             return Ok(());
@@ -110,7 +119,7 @@ impl ChainSource<'_> {
         }
     }
 
-    /// R3: frames behind a header that cannot be read are damage, not an unfinished creation.
+    /// R3: frames after a header that cannot be read are damage, not an unfinished creation.
     fn refuse_frames(&self, segment: &Segment) -> Result<(), StorageError> {
         if self.broken.breaks(Rule::R3BadHeaderWithFrames) {
             return Ok(());

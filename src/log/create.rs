@@ -8,6 +8,7 @@ use std::io::IoSlice;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::frame::FRAME_ALIGNMENT;
 use super::free::{FreeFile, FreeFiles};
 use super::segment::{MAX_SEGMENT_ID, Segment, SegmentHeader, file_name};
 use crate::base::error::{Corruption, StorageError};
@@ -57,22 +58,30 @@ impl Creator<'_> {
     /// All of [`Creator::make`] but the last step.
     pub(super) fn make_unsynced(&self, header: SegmentHeader) -> Result<Segment, CreateFailure> {
         if header.id.0 > MAX_SEGMENT_ID {
-            let what = "there is no id left for the segment behind it";
+            let what = "there is no id left for the segment after it";
             let error = Corruption::in_segment(header.previous_segment, 0, what);
             return Err(CreateFailure::NotMade(error.into()));
         }
+        assert!(header.id > header.previous_segment, "ids of segments only rise (W1)");
+        assert!(header.epoch > 0, "each open has an epoch of its own");
+        assert!(header.synced <= header.previous_sequence, "only what was written is synced");
+        assert!(header.previous_end.is_multiple_of(FRAME_ALIGNMENT), "the log ends after a frame");
         let path = self.directory.join(file_name(header.id));
         let wrap = |operation, error| StorageError::io(operation, &path, error);
         let naming = self.free.naming();
         let freed = self.free.take();
         let is_reused = freed.is_some();
         let (file, reused_bytes) = match freed {
-            Some(freed) => self.rename(freed, &path).map_err(not_made)?,
+            Some(freed) => {
+                assert!(freed.id < header.id, "a freed segment is older than what is made of it");
+                self.rename(freed, &path).map_err(not_made)?
+            }
             None => (self.create(&path).map_err(|error| not_made(wrap("create", error)))?, 0),
         };
         self.sync_directory(is_reused)?;
         drop(naming);
         let header = SegmentHeader { reused_bytes, ..header };
+        assert!(is_reused || reused_bytes == 0, "a new file holds nothing");
         if let Err(error) = file.write_at(0, &[IoSlice::new(&header.encode())]) {
             if !is_disk_full(&error) {
                 return Err(CreateFailure::Fatal(wrap("write", error)));
@@ -97,7 +106,7 @@ impl Creator<'_> {
         }
     }
 
-    /// Gives a freed segment its new name; its length is what will lie behind the new frames.
+    /// Gives a freed segment its new name; its length is what will lie after the new frames.
     fn rename(&self, freed: FreeFile, path: &Path) -> Result<(Arc<dyn File>, u64), StorageError> {
         let old_path = self.free.path(freed.id);
         self.files.rename(&old_path, path).map_err(|error| {

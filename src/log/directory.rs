@@ -14,7 +14,7 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// The newest id that any name tells: those behind it were never given.
+    /// The newest id that any name tells: those after it were never given.
     pub(super) fn newest(&self) -> Option<SegmentId> {
         self.segments.iter().chain(&self.free).max().copied()
     }

@@ -40,7 +40,7 @@ pub(super) const PAYLOAD_CRC_AT: std::ops::Range<usize> = 17..21;
 pub(super) const TABLE_ENTRY_BYTES: usize = 8;
 
 pub(super) const MAGIC: [u8; 4] = *b"tlf\x01";
-/// The checksum covers what lies behind it.
+/// The checksum covers what lies after it.
 const SUMMED_FROM: usize = 8;
 
 /// The sizes of a frame, for who must know where its payloads will lie.
@@ -62,6 +62,7 @@ pub fn frame_layout(
     let table_bytes = payload_count as u64 * TABLE_ENTRY_BYTES as u64;
     let payloads_at = FRAME_HEADER_BYTES as u64 + write_batch_bytes as u64 + table_bytes;
     let frame_bytes = (payloads_at + payload_bytes).next_multiple_of(FRAME_ALIGNMENT);
+    debug_assert!(payloads_at + payload_bytes <= frame_bytes, "payloads lie in their frame");
     FrameLayout { frame_bytes, payloads_at }
 }
 
@@ -175,11 +176,11 @@ pub(super) fn table_entries(table: &[u8]) -> impl Iterator<Item = (u32, u32)> + 
 }
 
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes were cut out"))
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes were taken"))
 }
 
 pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes were cut out"))
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes were taken"))
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use crate::base::types::{EngineId, SegmentId};
 pub struct FreeSegments {
     /// Files of freed segments.
     pub count: u64,
-    /// Bytes of them, of those that could not be removed yet, and of what lies behind the end of
+    /// Bytes of them, of those that could not be removed yet, and of what lies after the end of
     /// the segment that is being written.
     pub bytes: u64,
     /// Files that nothing needs, and whose removal has failed; it is tried again.
@@ -71,7 +71,7 @@ pub(super) struct FreeFiles {
     /// Those that could not be removed, the next one to be tried in front. An open forgets them:
     /// what it finds under a segment's name it frees again, and the others it takes or removes.
     unremoved: Mutex<VecDeque<Unremoved>>,
-    /// Bytes behind the end of the segment that is being written.
+    /// Bytes after the end of the segment that is being written.
     tail_bytes: AtomicU64,
     reused_count: AtomicU64,
     /// Segments that were begun since the last round of maintenance.
@@ -101,6 +101,7 @@ impl FreeFiles {
     pub(super) fn state(&self) -> FreeSegments {
         let kept = self.kept.lock();
         let unremoved = self.unremoved.lock();
+        assert!(kept.len() <= self.max_count, "no more files are kept than may be");
         let kept_bytes: u64 = kept.iter().map(|file| file.length_bytes).sum();
         let unremoved_bytes: u64 = unremoved.iter().map(|file| file.length_bytes).sum();
         FreeSegments {
@@ -132,6 +133,7 @@ impl FreeFiles {
         let begun = self.begun_count.swap(0, Ordering::Relaxed);
         let before = self.max_count.min(self.wanted_count.load(Ordering::Relaxed));
         let wanted = begun.saturating_mul(2).max(before.saturating_sub(1)).max(1);
+        assert!(wanted > 0, "one file stays wanted");
         self.wanted_count.store(wanted, Ordering::Relaxed);
         let removed = self.remove_again();
         removed.and(self.release_beyond(self.max_count.min(wanted)))
@@ -160,6 +162,7 @@ impl FreeFiles {
         paths: Vec<PathBuf>,
         length_bytes: u64,
     ) -> Result<(), StorageError> {
+        assert!(!paths.is_empty(), "a file has a name");
         for path in &paths {
             match self.files.remove(path) {
                 Ok(()) => return Ok(()),
@@ -174,7 +177,7 @@ impl FreeFiles {
         Ok(())
     }
 
-    /// Tells how many bytes lie behind the end of the segment that is being written.
+    /// Tells how many bytes lie after the end of the segment that is being written.
     pub(super) fn note_tail(&self, bytes: u64) {
         self.tail_bytes.store(bytes, Ordering::Relaxed);
     }
@@ -197,7 +200,12 @@ impl FreeFiles {
         taken.truncate(self.max_count);
         let is_refused = |id: &SegmentId| taken.iter().all(|file| file.id != *id);
         let refused = found.iter().copied().filter(is_refused).collect();
-        *self.kept.lock() = taken;
+        debug_assert!(
+            taken.iter().all(|file| file.id < first),
+            "the log does not begin in them (F1)"
+        );
+        let before = std::mem::replace(&mut *self.kept.lock(), taken);
+        assert!(before.is_empty(), "files are adopted once, at the open");
         refused
     }
 
@@ -218,6 +226,7 @@ impl FreeFiles {
 
     /// Takes out the longest file that still has one name only.
     pub(super) fn take(&self) -> Option<FreeFile> {
+        assert!(self.naming.is_locked(), "names change one after the other");
         loop {
             let file = self.take_longest()?;
             if self.judge(&self.path(file.id), None).is_some() {
@@ -229,7 +238,7 @@ impl FreeFiles {
     }
 
     /// Removes files that an open has found and does not need, segments and freed ones, durably.
-    /// One that stays does no harm: by the rules that have told it to be dead it will be so again.
+    /// One that stays does no harm: by the rules that found it dead it will be so again.
     pub(super) fn discard_found(
         &self,
         segments: &[SegmentId],
@@ -251,7 +260,9 @@ impl FreeFiles {
     fn take_longest(&self) -> Option<FreeFile> {
         let mut kept = self.kept.lock();
         let (at, _) = kept.iter().enumerate().max_by_key(|(_, file)| file.length_bytes)?;
-        Some(kept.swap_remove(at))
+        let longest = kept.swap_remove(at);
+        debug_assert!(kept.iter().all(|file| file.length_bytes <= longest.length_bytes));
+        Some(longest)
     }
 
     /// Excludes all others who change names in the directory, until the change is synced.
@@ -277,6 +288,7 @@ impl FreeFiles {
     /// Keeps the file of a freed segment, durably, if it may be written over and there is room for
     /// it: a longer one takes the place of a shorter. Else `false`, and nothing was done with it.
     fn keep(&self, id: SegmentId, is_clean: bool) -> Result<bool, StorageError> {
+        assert!(self.naming.is_locked(), "names change one after the other");
         if self.limit() == 0 || !(is_clean || self.broken.breaks(Rule::F5CleanFile)) {
             return Ok(false);
         }
@@ -294,7 +306,10 @@ impl FreeFiles {
             drop(self.remove(FreeFile { id, length_bytes }));
             return Err(error);
         }
-        self.kept.lock().push(FreeFile { id, length_bytes });
+        let mut kept = self.kept.lock();
+        debug_assert!(kept.iter().all(|file| file.id != id), "a segment is freed once");
+        kept.push(FreeFile { id, length_bytes });
+        assert!(kept.len() <= self.max_count, "no more files are kept than may be");
         Ok(true)
     }
 
@@ -328,6 +343,7 @@ impl FreeFiles {
         }
         kept.sort_by_key(|file| Reverse(file.length_bytes));
         let released = kept.split_off(count);
+        assert!(!released.is_empty(), "there were more than are to stay");
         drop(kept);
         // One that cannot be removed keeps no other.
         let removed = released.iter().map(|file| self.remove(*file)).fold(Ok(()), Result::and);
@@ -340,6 +356,7 @@ impl FreeFiles {
     }
 
     fn sync_directory(&self) -> Result<(), StorageError> {
+        assert!(self.naming.is_locked(), "a sync covers one change of names alone");
         let synced = self.files.sync_directory(&self.directory);
         synced.map_err(|error| StorageError::io("sync the directory", &self.directory, error))
     }

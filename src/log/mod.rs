@@ -41,8 +41,8 @@ pub use frame::{FrameLayout, frame_layout};
 pub use free::FreeSegments;
 #[cfg(any(test, feature = "test-util"))]
 pub use fuzz::{fuzz_decode_frame, fuzz_replay_segment, pack_segments};
-pub use options::LogOptions;
-pub use reader::{MAX_OPEN_SEGMENTS, SegmentInfo};
+pub use options::{LogOptions, max_open_segments};
+pub use reader::SegmentInfo;
 pub use recovery::RecoveredLog;
 pub use replay::{ReplayedFrame, ReplayedPayload};
 pub use segment::{SEGMENT_FORMAT_VERSION, SEGMENT_HEADER_BYTES};
@@ -50,7 +50,7 @@ pub use segment::{SEGMENT_FORMAT_VERSION, SEGMENT_HEADER_BYTES};
 use frame::FrameSeed;
 use free::FreeFiles;
 use reader::Segments;
-use sync::Progress;
+use sync::SyncProgress;
 use writer::Writer;
 
 /// The commit log of an engine.
@@ -62,7 +62,7 @@ pub struct CommitLog {
     options: LogOptions,
     first_place: AppliedCommit,
     writer: Mutex<Writer>,
-    progress: Progress,
+    progress: SyncProgress,
     segments: Segments,
     free: FreeFiles,
 }

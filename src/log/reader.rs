@@ -15,9 +15,6 @@ use crate::base::error::{Corruption, StorageError};
 use crate::base::io::{File, Files};
 use crate::base::types::{PayloadLocation, SegmentId};
 
-/// How many segments are kept open for reading: well below the usual 1024 descriptors of a process.
-pub const MAX_OPEN_SEGMENTS: usize = 256;
-
 /// A segment of the log, as the outside sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentInfo {
@@ -28,7 +25,7 @@ pub struct SegmentInfo {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownSegment {
     length_bytes: u64,
     /// It was written while this log was open, and no call on it has failed (F5).
     is_clean: bool,
@@ -41,7 +38,7 @@ type OpenSegment = (Arc<dyn File>, u64);
 
 #[derive(Debug, Default)]
 struct Cache {
-    segments: BTreeMap<SegmentId, Known>,
+    segments: BTreeMap<SegmentId, KnownSegment>,
     open_count: usize,
     uses: u64,
 }
@@ -51,26 +48,32 @@ struct Cache {
 pub(super) struct Segments {
     files: Arc<dyn Files>,
     directory: PathBuf,
+    /// How many segments are kept open at most.
+    max_open: usize,
     cache: Mutex<Cache>,
 }
 
 impl Segments {
-    pub(super) fn new(files: Arc<dyn Files>, directory: PathBuf) -> Self {
-        Self { files, directory, cache: Mutex::default() }
+    pub(super) fn new(files: Arc<dyn Files>, directory: PathBuf, max_open: usize) -> Self {
+        assert!(max_open > 0, "what is read is open");
+        Self { files, directory, max_open, cache: Mutex::default() }
     }
 
     /// Makes a segment known that was found, or tells the new length of one.
     pub(super) fn set_length(&self, id: SegmentId, length_bytes: u64) {
         let mut cache = self.cache.lock();
-        let found = Known { length_bytes, is_clean: false, open: None };
+        let found = KnownSegment { length_bytes, is_clean: false, open: None };
         cache.segments.entry(id).or_insert(found).length_bytes = length_bytes;
     }
 
     /// Makes a segment known that was made just now.
     pub(super) fn begin(&self, id: SegmentId) {
         let length_bytes = SEGMENT_HEADER_BYTES;
-        let made = Known { length_bytes, is_clean: true, open: None };
-        self.cache.lock().segments.insert(id, made);
+        let made = KnownSegment { length_bytes, is_clean: true, open: None };
+        let mut cache = self.cache.lock();
+        debug_assert!(cache.segments.keys().all(|known| *known < id), "ids of segments only rise");
+        let before = cache.segments.insert(id, made);
+        assert!(before.is_none(), "the id of a segment is given once (W1)");
     }
 
     /// Notes that a call on a segment's file has failed, or that it holds something else than was
@@ -87,19 +90,25 @@ impl Segments {
         let mut cache = self.cache.lock();
         let known = cache.segments.remove(&id)?;
         cache.open_count -= usize::from(known.open.is_some());
+        cache.assert_sound();
         Some((known.length_bytes, known.is_clean))
     }
 
-    /// The segment behind this one.
-    pub(super) fn behind(&self, id: SegmentId) -> Option<SegmentId> {
+    /// Whether a segment can be read.
+    pub(super) fn knows(&self, id: SegmentId) -> bool {
+        self.cache.lock().segments.contains_key(&id)
+    }
+
+    /// The segment after this one.
+    pub(super) fn after(&self, id: SegmentId) -> Option<SegmentId> {
         let cache = self.cache.lock();
-        let behind = (Bound::Excluded(id), Bound::Unbounded);
-        cache.segments.range(behind).next().map(|(&id, _)| id)
+        let after = (Bound::Excluded(id), Bound::Unbounded);
+        cache.segments.range(after).next().map(|(&id, _)| id)
     }
 
     pub(super) fn all(&self) -> Vec<SegmentInfo> {
         let cache = self.cache.lock();
-        let info = |(&id, known): (&SegmentId, &Known)| SegmentInfo {
+        let info = |(&id, known): (&SegmentId, &KnownSegment)| SegmentInfo {
             id,
             length_bytes: known.length_bytes,
         };
@@ -121,6 +130,7 @@ impl Segments {
         if position < SEGMENT_HEADER_BYTES || end.is_none_or(|end| end > segment_bytes) {
             return Err(damage("the segment does not reach as far as the batch"));
         }
+        debug_assert!(position + u64::from(length_bytes) <= segment_bytes, "it lies in the file");
         let found = file.read_at(position, buffer).map_err(|error| {
             self.distrust(segment);
             StorageError::io("read", &self.directory.join(file_name(segment)), error)
@@ -143,7 +153,7 @@ impl Segments {
         // freed meanwhile it is not known any more, and what was opened is not kept.
         let path = self.directory.join(file_name(id));
         match self.files.open(&path) {
-            Ok(file) => Ok(self.cache.lock().keep(id, file)),
+            Ok(file) => Ok(self.cache.lock().keep(id, file, self.max_open)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => {
                 self.distrust(id);
@@ -154,6 +164,16 @@ impl Segments {
 }
 
 impl Cache {
+    /// What every change of the cache leaves true.
+    fn assert_sound(&self) {
+        assert!(self.open_count <= self.segments.len(), "only what is known is open");
+        debug_assert_eq!(
+            self.open_count,
+            self.segments.values().filter(|known| known.open.is_some()).count(),
+            "the open files are counted"
+        );
+    }
+
     fn find(&mut self, id: SegmentId) -> Option<(Option<Arc<dyn File>>, u64)> {
         let known = self.segments.get_mut(&id)?;
         self.uses += 1;
@@ -164,23 +184,27 @@ impl Cache {
         Some((file, known.length_bytes))
     }
 
-    fn keep(&mut self, id: SegmentId, file: Arc<dyn File>) -> Option<OpenSegment> {
+    fn keep(&mut self, id: SegmentId, file: Arc<dyn File>, max_open: usize) -> Option<OpenSegment> {
         self.uses += 1;
         let known = self.segments.get_mut(&id)?;
         if known.open.replace((file.clone(), self.uses)).is_none() {
             self.open_count += 1;
         }
         let length_bytes = known.length_bytes;
-        if self.open_count > MAX_OPEN_SEGMENTS {
+        if self.open_count > max_open {
             self.close_oldest();
         }
+        assert!(self.open_count <= max_open, "the open files are bounded");
+        self.assert_sound();
         Some((file, length_bytes))
     }
 
     fn close_oldest(&mut self) {
-        let last_use = |known: &&mut Known| known.open.as_ref().map_or(u64::MAX, |open| open.1);
+        let last_use =
+            |known: &&mut KnownSegment| known.open.as_ref().map_or(u64::MAX, |open| open.1);
         if let Some(oldest) = self.segments.values_mut().min_by_key(last_use) {
-            oldest.open = None;
+            let closed = oldest.open.take();
+            assert!(closed.is_some(), "more are open than may be, so one is");
             self.open_count -= 1;
         }
     }

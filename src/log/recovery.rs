@@ -17,7 +17,7 @@ use super::free::FreeFiles;
 use super::reader::Segments;
 use super::replay::{FrameReader, ReplayedFrame, Window};
 use super::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader};
-use super::sync::Progress;
+use super::sync::SyncProgress;
 use super::writer::Writer;
 use super::{CommitLog, LogOptions};
 use crate::base::error::{Corruption, Place, StorageError};
@@ -37,7 +37,7 @@ pub struct RecoveredLog {
     pub replayed_count: u64,
     /// Bytes of their frames.
     pub replayed_bytes: u64,
-    /// Bytes behind the end of the log that do not count: what a crash left half written. In a file
+    /// Bytes after the end of the log that do not count: what a crash left half written. In a file
     /// that was written over, as far as frames of this use can be seen.
     pub torn_bytes: u64,
 }
@@ -99,13 +99,14 @@ impl CommitLog {
         let free = FreeFiles::new(files.clone(), directory.to_owned(), &options);
         let creator = Creator { files: &*files, directory, free: &free, broken: options.broken };
         let segment = creator.make(header).map_err(CreateFailure::into_error)?;
-        let segments = Segments::new(files.clone(), directory.to_owned());
+        let max_open = options.max_open_segments;
+        let segments = Segments::new(files.clone(), directory.to_owned(), max_open);
         segments.begin(segment.id);
         let start = Start { segment, position: SEGMENT_HEADER_BYTES, header, free };
         Ok(Self::start(files, directory.to_owned(), engine, options, start, segments))
     }
 
-    /// Opens a log: replays the commits behind `applied` in their order, decides where the log
+    /// Opens a log: replays the commits after `applied` in their order, decides where the log
     /// ends, and starts a new segment there. From then on it takes appends.
     ///
     /// # Errors
@@ -146,7 +147,7 @@ impl CommitLog {
         let segment = Arc::new(segment);
         free.note_tail(segment.reused_bytes.saturating_sub(position));
         let last_sequence = header.previous_sequence;
-        let progress = Progress::new(
+        let progress = SyncProgress::new(
             last_sequence,
             segment.clone(),
             options.background_sync_bytes,
@@ -165,6 +166,7 @@ impl CommitLog {
             unchecked_bytes: 0,
             heads: Vec::new(),
         };
+        writer.assert_sound();
         let first_place = AppliedCommit {
             sequence: CommitSequence::NONE,
             segment: header.id,
@@ -210,6 +212,9 @@ impl Recovery<'_> {
         };
         let Chain { links: chain, epoch } = source.find(ids, self.applied.segment)?;
         let end = self.replay(&chain, replay)?;
+        let replayed = end.last.sequence.0.checked_sub(self.applied.sequence.0);
+        assert_eq!(replayed, Some(self.found.replayed_count), "commits are replayed without a gap");
+        assert!(chain.iter().any(|link| link.id == end.segment), "the log ends in it");
         self.found.last = end.last;
         self.found.epoch = epoch.checked_add(1).ok_or_else(|| {
             Corruption::in_segment(
@@ -219,15 +224,18 @@ impl Recovery<'_> {
             )
         })?;
 
-        let segments = Segments::new(self.files.clone(), self.directory.to_owned());
+        let max_open = self.options.max_open_segments;
+        let segments = Segments::new(self.files.clone(), self.directory.to_owned(), max_open);
         let chained: Vec<SegmentId> =
-            chain.iter().map(|link| link.segment.id).filter(|&id| id <= end.segment).collect();
+            chain.iter().map(|link| link.id).filter(|&id| id <= end.segment).collect();
         let free = FreeFiles::new(self.files.clone(), self.directory.to_owned(), &self.options);
         let refused = free.adopt(self.engine, &listed.free, self.applied.segment);
-        let start = self.start_segment(&listed, chain, end, free)?;
+        let start = self.start_segment(&listed, &chain, end, free)?;
         let is_dead = |id: &&SegmentId| **id >= self.applied.segment && !chained.contains(id);
         let dead: Vec<SegmentId> =
             ids.iter().filter(is_dead).copied().filter(|&id| id != start.segment.id).collect();
+        debug_assert!(dead.iter().all(|id| !chained.contains(id)), "what counts stays");
+        assert!(!dead.contains(&end.segment), "the log ends in a segment that stays");
         start.free.discard_found(&dead, &refused)?;
 
         for &id in ids.iter().filter(|id| !dead.contains(id)) {
@@ -245,6 +253,10 @@ impl Recovery<'_> {
         Ok((log, self.found))
     }
 
+    fn open_link(&self, link: &Link) -> Result<Segment, StorageError> {
+        Segment::open(&*self.files, self.directory, link.id)
+    }
+
     /// R6 to R9: replays what counts, and says where the log ends.
     fn replay(
         &mut self,
@@ -254,16 +266,20 @@ impl Recovery<'_> {
         let mut end = self.begin(chain)?;
         for (index, link) in chain.iter().enumerate() {
             let stop = link.end.filter(|_| !self.options.broken.breaks(Rule::R6SuccessorEnd));
-            let mut window = Window::new(&link.segment, stop.unwrap_or(u64::MAX))?;
+            let segment = self.open_link(link)?;
+            let mut window = Window::new(&segment, stop.unwrap_or(u64::MAX))?;
             let mut position = if index == 0 { end.position } else { SEGMENT_HEADER_BYTES };
             self.check_joint(link, index, &end)?;
             while let Some(counted) = self.reader.next(&mut window, position, &end.last)? {
                 replay(counted.frame)?;
                 let last = counted.frame.applied;
+                assert_eq!(last.sequence, end.last.sequence.next(), "commits have no gaps (R6)");
+                assert_eq!((last.segment, last.position), (link.id, position));
+                assert!(counted.end > position, "each frame takes the reading on");
                 self.found.replayed_count += 1;
                 self.found.replayed_bytes += counted.end - position;
                 position = counted.end;
-                end = End { last, segment: link.segment.id, position };
+                end = End { last, segment: link.id, position };
             }
             // Also a file that is shorter than its successor says has lost something.
             let is_whole = position == stop.unwrap_or_else(|| window.end().max(position));
@@ -275,16 +291,18 @@ impl Recovery<'_> {
         Ok(end)
     }
 
-    /// R8: the frame of the applied commit is where the index says; reading starts behind it.
+    /// R8: the frame of the applied commit is where the index says; reading starts after it.
     fn begin(&mut self, chain: &[Link]) -> Result<End, StorageError> {
         let applied = self.applied;
         let first = &chain[0];
+        assert_eq!(first.id, applied.segment, "reading starts where the index ends (R5)");
         if applied.sequence == CommitSequence::NONE {
             let crc = first.header.previous_crc;
             let last = AppliedCommit { frame_crc: crc, ..applied };
             return Ok(End { last, segment: applied.segment, position: SEGMENT_HEADER_BYTES });
         }
-        let mut window = Window::new(&first.segment, first.end.unwrap_or(u64::MAX))?;
+        let segment = self.open_link(first)?;
+        let mut window = Window::new(&segment, first.end.unwrap_or(u64::MAX))?;
         let head = self.reader.head(&mut window, applied.position)?;
         let is_it = |header: &FrameHeader| {
             header.sequence == applied.sequence && header.crc == applied.frame_crc
@@ -300,9 +318,9 @@ impl Recovery<'_> {
                 Ok(End { last: applied, segment: applied.segment, position })
             }
             None => {
-                let behind = self.look_behind(chain, SEGMENT_HEADER_BYTES, applied.sequence)?;
+                let after = self.traces_after(chain, SEGMENT_HEADER_BYTES, applied.sequence)?;
                 let what = "the index knows commits that the log lost";
-                Err(lost(applied.sequence, behind.0, what))
+                Err(lost(applied.sequence, after.0, what))
             }
         }
     }
@@ -316,17 +334,17 @@ impl Recovery<'_> {
             return Ok(());
         }
         let what = "the header tells another end of the log than the frames before it";
-        Err(Corruption::in_segment(link.segment.id, 0, what).into())
+        Err(Corruption::in_segment(link.id, 0, what).into())
     }
 
-    /// R7: at the first frame that does not count, what lies at and behind it decides between a
+    /// R7: at the first frame that does not count, what lies at and after it decides between a
     /// torn tail, where the log ends, and damage to commits that were acknowledged.
     fn judge(&mut self, rest: &[Link], position: u64, end: &End) -> Result<(), StorageError> {
         let first_lost = end.last.sequence.next();
-        let (synced, traces_end) = self.look_behind(rest, position, self.applied.sequence)?;
+        let (synced, traces_end) = self.traces_after(rest, position, self.applied.sequence)?;
         for (index, link) in rest.iter().enumerate() {
             let from = if index == 0 { position } else { SEGMENT_HEADER_BYTES };
-            let length = link.segment.length()?;
+            let length = self.open_link(link)?.length()?;
             let end = match link.end {
                 Some(end) => end.min(length),
                 // The file is no longer than it was when its use began: what is not seen to be of
@@ -346,9 +364,9 @@ impl Recovery<'_> {
     }
 
     /// The highest commit that is proven to have been synced by `known`, a header, or a frame at
-    /// or behind a place; and where the last thing ends in the newest segment that looks like a
+    /// or after a place; and where the last thing ends in the newest segment that looks like a
     /// frame of it.
-    fn look_behind(
+    fn traces_after(
         &self,
         rest: &[Link],
         position: u64,
@@ -360,6 +378,7 @@ impl Recovery<'_> {
         for (index, link) in rest.iter().enumerate() {
             let mut from = if index == 0 { position } else { SEGMENT_HEADER_BYTES };
             let end = link.end.unwrap_or(u64::MAX);
+            let segment = self.open_link(link)?;
             traces_end = from;
             let mut wanted = |frame: &FrameHeader, synced| {
                 let frame_bytes = frame.frame_bytes().unwrap_or(0);
@@ -367,12 +386,14 @@ impl Recovery<'_> {
                 frame.synced > synced
             };
             while let Some(frame) =
-                self.reader.find(&link.segment, from..end, |frame| wanted(frame, synced))?
+                self.reader.find(&segment, from..end, |frame| wanted(frame, synced))?
             {
+                assert!(frame.position >= from, "the search only goes on");
                 synced = frame.synced;
                 from = frame.position + 1;
             }
         }
+        assert!(synced >= known, "no proof is forgotten");
         Ok((synced, traces_end))
     }
 
@@ -380,13 +401,13 @@ impl Recovery<'_> {
     fn start_segment(
         &self,
         listed: &Listed,
-        chain: Vec<Link>,
+        chain: &[Link],
         end: End,
         free: FreeFiles,
     ) -> Result<Start, StorageError> {
         let broken = self.options.broken;
         let newest = match broken.breaks(Rule::W1SegmentIdOnce) {
-            true => chain.last().map(|link| link.segment.id),
+            true => chain.last().map(|link| link.id),
             false => listed.newest(),
         };
         let header = SegmentHeader {
@@ -400,9 +421,11 @@ impl Recovery<'_> {
             synced: end.last.sequence,
             reused_bytes: 0,
         };
+        let is_new = listed.segments.iter().chain(&listed.free).all(|id| *id < header.id);
+        assert!(is_new || broken.breaks(Rule::W1SegmentIdOnce), "an id is given once (W1)");
         if broken.breaks(Rule::W3NewSegmentAtOpen) {
-            let current = chain.into_iter().find(|link| link.segment.id == end.segment);
-            let segment = current.expect("the log ends in a segment of it").segment;
+            let current = chain.iter().find(|link| link.id == end.segment);
+            let segment = self.open_link(current.expect("the log ends in a segment of it"))?;
             return Ok(Start { segment, position: end.position, header, free });
         }
         let creator =

@@ -20,7 +20,7 @@ const WINDOW_BYTES: usize = 256 * 1024;
 /// Bytes of a file that are read at once where payloads are passed over.
 const HEAD_WINDOW_BYTES: usize = 4 * 1024;
 
-/// How many bytes may be summed in vain while looking for frames behind damage, beyond a multiple
+/// How many bytes may be summed in vain while looking for frames after damage, beyond a multiple
 /// of the bytes to look through. Only bytes made for it, not damage, could take longer.
 const SCAN_ALLOWANCE_BYTES: u64 = 64 * 1024 * 1024;
 
@@ -67,7 +67,7 @@ pub(super) struct Counted<'a> {
 /// A part of a file in memory, moved over it on demand.
 pub(super) struct Window<'s> {
     segment: &'s Segment,
-    /// What lies behind this is not there.
+    /// What lies beyond this is not there.
     end: u64,
     start: u64,
     bytes: Vec<u8>,
@@ -101,18 +101,20 @@ impl<'s> Window<'s> {
         if position.checked_add(length as u64).is_none_or(|end| end > self.end) {
             return Ok(None);
         }
-        let behind = self.start + self.bytes.len() as u64;
-        if position < self.start || position + length as u64 > behind {
+        let after = self.start + self.bytes.len() as u64;
+        if position < self.start || position + length as u64 > after {
             self.fill(position, length)?;
             if self.bytes.len() < length {
                 return Ok(None);
             }
         }
+        debug_assert!(position >= self.start, "the window was moved there");
         let at = (position - self.start) as usize;
         Ok(Some(&self.bytes[at..at + length]))
     }
 
     fn fill(&mut self, position: u64, wanted: usize) -> Result<(), StorageError> {
+        assert!(position + wanted as u64 <= self.end, "what is asked for lies in the file");
         let length = (self.end - position).min(self.piece_bytes.max(wanted) as u64) as usize;
         self.start = position;
         self.bytes.resize(length, 0);
@@ -132,6 +134,7 @@ impl<'s> Window<'s> {
         }
         let ahead = &self.bytes[(position - self.start) as usize..];
         let places = ahead.chunks_exact(FRAME_ALIGNMENT as usize);
+        debug_assert!(position.is_multiple_of(FRAME_ALIGNMENT), "frames are aligned");
         let passed = places.take_while(|place| !place.starts_with(&MAGIC)).count() as u64;
         Ok(position + passed * FRAME_ALIGNMENT)
     }
@@ -142,6 +145,7 @@ impl<'s> Window<'s> {
         place: Range<u64>,
         mut visit: impl FnMut(&[u8]),
     ) -> Result<bool, StorageError> {
+        debug_assert!(place.start <= place.end, "a place ends after its begin");
         let mut position = place.start;
         while position < place.end {
             let length = (place.end - position).min(WINDOW_BYTES as u64) as usize;
@@ -189,11 +193,12 @@ impl FrameReader {
         let bytes = bytes.try_into().expect("a whole header was asked for");
         let Some(header) = FrameHeader::decode(bytes) else { return Ok(None) };
         let is_its_place = header.position == position
+            && position.is_multiple_of(FRAME_ALIGNMENT)
             && (header.segment == id || self.broken.breaks(Rule::W2SegmentInFrame));
-        // Commits are numbered from 1 up and never come as far: behind this one there is no number.
+        // Commits are numbered from 1 up and never come as far: after this one there is no number.
         let has_number = header.sequence.0 < u64::MAX;
         let fits = header.frame_bytes().and_then(|bytes| position.checked_add(bytes));
-        let fits = fits.is_some_and(|behind| behind <= end);
+        let fits = fits.is_some_and(|after| after <= end);
         Ok((is_its_place && has_number && fits).then_some(header))
     }
 
@@ -210,7 +215,7 @@ impl FrameReader {
         Ok(is_whole && sum == header.crc)
     }
 
-    /// The frame at a place, if it counts as the one behind `last` (R6).
+    /// The frame at a place, if it counts as the one after `last` (R6).
     pub(super) fn next(
         &mut self,
         window: &mut Window<'_>,
@@ -223,12 +228,19 @@ impl FrameReader {
         if !follows || !self.load_head(window, &header)? {
             return Ok(None);
         }
+        assert_eq!(
+            self.head.len() as u64 + FRAME_HEADER_BYTES as u64,
+            header.head_bytes(),
+            "the head is in memory as a whole"
+        );
         let (write_batch, table) = self.head.split_at(header.write_batch_bytes as usize);
         let payloads_at = position + header.head_bytes();
         if !self.payloads_hold(window, table, payloads_at, header.payload_bytes)? {
             return Ok(None);
         }
         let frame_bytes = header.frame_bytes().expect("a head that checks has legal lengths");
+        assert!(payloads_at + header.payload_bytes <= position + frame_bytes, "payloads fit");
+        assert!(position + frame_bytes <= window.end, "a frame lies in its segment (W1)");
         let applied = AppliedCommit {
             sequence: header.sequence,
             segment: window.segment.id,
@@ -300,6 +312,7 @@ impl FrameReader {
             }
             position = end;
         }
+        assert_eq!(position, payloads_at + payload_bytes, "the table tells each payload once");
         Ok(true)
     }
 
@@ -328,7 +341,7 @@ impl FrameReader {
                     return Ok(Some(header));
                 }
                 allowance = allowance.checked_sub(header.head_bytes()).ok_or_else(|| {
-                    let what = "too many places behind it look like a frame and are none";
+                    let what = "too many places after it look like a frame and are none";
                     Corruption::in_segment(segment.id, place.start, what)
                 })?;
             }

@@ -23,7 +23,7 @@ impl CommitLog {
         let mut free_bytes = self.free_bytes()?;
         let room_in = |free_bytes: u64| free_bytes.saturating_sub(self.options.reserve_bytes);
         if group_bytes > room_in(free_bytes) && self.free.state().bytes > 0 {
-            self.cut_tail(writer);
+            self.truncate_tail(writer);
             // What cannot be removed now is tried again; whether there is room, the disk tells.
             drop(self.free.release());
             free_bytes = self.free_bytes()?;
@@ -54,7 +54,7 @@ impl CommitLog {
     /// case.
     ///
     /// # Errors
-    /// What the system says, behind all that could be done, or that the log is halted (E3). A file
+    /// What the system says, after all that could be done, or that the log is halted (E3). A file
     /// that could not be removed is tried again in the next round.
     pub fn release_free(&self, only_if_short: bool) -> Result<(), StorageError> {
         self.progress.check_running()?;
@@ -68,25 +68,25 @@ impl CommitLog {
         }
         // Commits go on while the files are removed.
         let mut writer = self.writer.lock();
-        // E4: a group that has got its place is written there, also where this cut failed.
+        // E4: a group that has got its place is written there, also where this truncation failed.
         if writer.placed_bytes.is_none() {
-            self.cut_tail(&mut writer);
+            self.truncate_tail(&mut writer);
         }
         drop(writer);
         ended.and(self.free.release())
     }
 
-    /// Leaves nothing behind the end of the log that an earlier use of its last file has left. For
+    /// Leaves nothing after the end of the log that an earlier use of its last file has left. For
     /// the end of a log that is closed.
     pub fn trim(&self) {
         if self.progress.check_running().is_ok() {
-            self.cut_tail(&mut self.writer.lock());
+            self.truncate_tail(&mut self.writer.lock());
         }
     }
 
-    /// Cuts off what an earlier use left behind the end of the segment that is being written. No
-    /// sync follows: where a crash takes the cut back, those bytes still fail by their segment id.
-    pub(super) fn cut_tail(&self, writer: &mut Writer) {
+    /// Truncates what an earlier use left after the end of the segment that is being written. No
+    /// sync follows: where a crash takes that back, those bytes still fail by their segment id.
+    pub(super) fn truncate_tail(&self, writer: &mut Writer) {
         let is_longer = writer.stale_end > writer.position;
         if is_longer && writer.segment.file.set_length(writer.position).is_err() {
             self.segments.distrust(writer.segment.id);

@@ -31,7 +31,7 @@ use crate::base::error::StorageError;
 use crate::base::io::{File, Files};
 use crate::base::types::{CommitSequence, EngineId, SegmentId};
 
-/// Bytes of the header block; the first frame stands behind it.
+/// Bytes of the header block; the first frame stands after it.
 pub const SEGMENT_HEADER_BYTES: u64 = 4096;
 
 /// The format version of segments that this code writes and reads.
@@ -63,7 +63,7 @@ pub(super) struct SegmentHeader {
 /// Why a header block is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HeaderFault {
-    /// The block is cut short, or magic or checksum do not hold.
+    /// The block is too short, or magic or checksum do not hold.
     Unreadable,
     /// The block is whole, of a format that is not known here.
     UnknownVersion(u32),
@@ -128,11 +128,13 @@ impl SegmentHeader {
 
 /// The name of a segment's file.
 pub(super) fn file_name(id: SegmentId) -> String {
+    debug_assert!(id.0 <= MAX_SEGMENT_ID, "no greater id is given");
     format!("{:020}{NAME_SUFFIX}", id.0)
 }
 
 /// The name of the file of a freed segment that is kept to be written over.
 pub(super) fn free_name(id: SegmentId) -> String {
+    debug_assert!(id.0 <= MAX_SEGMENT_ID, "no greater id is given");
     format!("{:020}{FREE_SUFFIX}", id.0)
 }
 
@@ -225,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_is_cut_or_has_one_wrong_bit_cannot_be_read() {
+    fn a_block_that_is_truncated_or_has_one_wrong_bit_cannot_be_read() {
         let block = HEADER.encode();
         let decode = |block: &[u8]| SegmentHeader::decode(block, HEADER.engine, HEADER.id);
         for length in 0..BLOCK {

@@ -31,7 +31,7 @@ struct Mark {
 
 /// A segment that may hold unsynced frames.
 #[derive(Debug, Clone)]
-struct Unsynced {
+struct UnsyncedSegment {
     segment: Arc<Segment>,
     /// The last commit in it, once the writer has left it.
     left_after: Option<CommitSequence>,
@@ -42,7 +42,7 @@ struct State {
     written: Mark,
     synced: Mark,
     /// Oldest first; the last one is being written.
-    unsynced: VecDeque<Unsynced>,
+    unsynced: VecDeque<UnsyncedSegment>,
     running: bool,
     waiting_count: usize,
     stopping: bool,
@@ -51,9 +51,9 @@ struct State {
 
 /// The state of writing and syncing, shared by the committer and all who wait for a sync.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(super) struct SyncProgress {
     state: Mutex<State>,
-    /// Told when a sync ends, when one is due in the background, at a halt, and at the end.
+    /// Notified when a sync ends, when one is due in the background, at a halt, and at the end.
     changed: Condvar,
     // Copies of `state`, for readers that must not wait. SeqCst: they are read once a group.
     written: AtomicU64,
@@ -63,7 +63,7 @@ pub(super) struct Progress {
     broken: BrokenRules,
 }
 
-impl Progress {
+impl SyncProgress {
     /// The state after opening, when all that was found is synced.
     pub(super) fn new(
         last: CommitSequence,
@@ -75,7 +75,7 @@ impl Progress {
         let state = State {
             written: mark,
             synced: mark,
-            unsynced: VecDeque::from([Unsynced { segment: current, left_after: None }]),
+            unsynced: VecDeque::from([UnsyncedSegment { segment: current, left_after: None }]),
             running: false,
             waiting_count: 0,
             stopping: false,
@@ -128,6 +128,7 @@ impl Progress {
         }
         state.halted.get_or_insert_with(|| Arc::new(cause));
         self.is_halted.store(true, Ordering::SeqCst);
+        debug_assert!(state.check().is_err(), "a halted log stays halted");
         self.changed.notify_all();
     }
 
@@ -135,7 +136,9 @@ impl Progress {
     pub(super) fn add_written(&self, last: CommitSequence, frame_bytes: u64) {
         let mut state = self.state.lock();
         assert!(last > state.written.sequence, "the committer writes in order");
+        assert!(frame_bytes > 0, "a commit has a frame");
         state.written = Mark { sequence: last, bytes: state.written.bytes + frame_bytes };
+        state.assert_sound();
         self.written.store(last.0, Ordering::SeqCst);
         if state.unsynced_bytes() >= self.background_sync_bytes && !state.running {
             self.changed.notify_all();
@@ -148,11 +151,14 @@ impl Progress {
         let mut state = self.state.lock();
         let left_after = state.written.sequence;
         let left = state.unsynced.back_mut().expect("one segment is always being written");
+        assert!(left.segment.id < segment.id, "ids of segments only rise (W1)");
+        assert!(left.left_after.is_none(), "a segment is left once");
         left.left_after = Some(left_after);
         if left_after <= state.synced.sequence {
             state.unsynced.pop_back();
         }
-        state.unsynced.push_back(Unsynced { segment, left_after: None });
+        state.unsynced.push_back(UnsyncedSegment { segment, left_after: None });
+        state.assert_sound();
     }
 
     /// Returns when `through` is synced.
@@ -166,6 +172,11 @@ impl Progress {
     /// Returns when at most this many bytes are unsynced.
     pub(super) fn sync_down_to(&self, unsynced_bytes: u64) -> Result<(), StorageError> {
         self.sync_until(|state| state.unsynced_bytes() <= unsynced_bytes)
+    }
+
+    /// Returns when fewer segments than this have unsynced frames: each is an open file.
+    pub(super) fn sync_segments_below(&self, segment_count: usize) -> Result<(), StorageError> {
+        self.sync_until(|state| state.unsynced.len() < segment_count || state.unsynced_bytes() == 0)
     }
 
     fn sync_until(&self, is_done: impl Fn(&State) -> bool) -> Result<(), StorageError> {
@@ -190,6 +201,7 @@ impl Progress {
             self.wait(&mut state);
         }
         state.check()?;
+        assert!(!state.running, "one sync runs at a time (W7)");
         state.running = true;
         let result = MutexGuard::unlocked(&mut state, || segment.sync());
         self.end(&mut state, &result);
@@ -216,11 +228,14 @@ impl Progress {
     fn wait(&self, state: &mut MutexGuard<'_, State>) {
         state.waiting_count += 1;
         self.changed.wait(state);
+        assert!(state.waiting_count > 0, "who waits is counted");
         state.waiting_count -= 1;
     }
 
     /// Runs one sync of all that is written.
     fn lead(&self, state: &mut MutexGuard<'_, State>) -> Result<(), StorageError> {
+        let is_alone = !state.running || self.broken.breaks(Rule::W7OneSyncAtATime);
+        assert!(is_alone, "one sync runs at a time (W7)");
         state.running = true;
         let mut mark = state.written;
         let skipped = match self.broken.breaks(Rule::W5SyncCoversAll) {
@@ -234,17 +249,19 @@ impl Progress {
         if self.broken.breaks(Rule::W5SyncedBeforeBegin) {
             mark = state.written;
         }
+        assert!(mark.sequence <= state.written.sequence, "what is written stays written");
         if result.is_ok() && mark.sequence > state.synced.sequence {
             state.synced = mark;
             self.synced.store(mark.sequence.0, Ordering::SeqCst);
-            // One that was left meanwhile may have got frames behind the mark: it stays.
+            // One that was left meanwhile may have got frames after the mark: it stays.
             state.unsynced.retain(|one| one.left_after.is_none_or(|last| last > mark.sequence));
+            state.assert_sound();
         }
         self.end(state, &result);
         result
     }
 
-    /// Ends a sync: any error of it halts (E2), and all who wait are told.
+    /// Ends a sync: any error of it halts (E2), and all who wait are notified.
     fn end(&self, state: &mut State, result: &Result<(), StorageError>) {
         state.running = false;
         match result {
@@ -265,6 +282,22 @@ impl Progress {
 }
 
 impl State {
+    /// What every change of the state leaves true.
+    fn assert_sound(&self) {
+        assert!(self.synced.sequence <= self.written.sequence, "only what is written is synced");
+        assert!(self.synced.bytes <= self.written.bytes, "only what is written is synced");
+        let current = self.unsynced.back().expect("one segment is always being written");
+        assert!(current.left_after.is_none(), "the newest segment is the one that is written");
+        debug_assert!(
+            self.unsynced.iter().rev().skip(1).all(|one| one.left_after.is_some()),
+            "every other segment was left"
+        );
+        debug_assert!(
+            self.unsynced.iter().is_sorted_by(|one, next| one.segment.id < next.segment.id),
+            "segments stand in their order"
+        );
+    }
+
     fn unsynced_bytes(&self) -> u64 {
         self.written.bytes - self.synced.bytes
     }

@@ -79,11 +79,11 @@ fn a_frame_has_the_bytes_that_are_drawn() {
 }
 
 #[test]
-fn a_frame_that_is_cut_anywhere_does_not_count() {
+fn a_frame_that_is_truncated_anywhere_does_not_count() {
     let (disk, last, bytes) = segment(b"changes", &[batch(61), batch(70)]);
     assert!(counts(&disk, &last, bytes.clone()));
     for length in START..bytes.len() {
-        assert!(!counts(&disk, &last, bytes[..length].to_vec()), "cut at {length}");
+        assert!(!counts(&disk, &last, bytes[..length].to_vec()), "truncated at {length}");
     }
 }
 
@@ -109,7 +109,7 @@ fn one_wrong_bit_in_any_field_and_a_frame_does_not_count() {
 }
 
 #[test]
-fn a_frame_counts_only_behind_the_one_that_it_names() {
+fn a_frame_counts_only_after_the_one_that_it_names() {
     let (disk, last, bytes) = segment(b"changes", &[]);
     for other in [
         AppliedCommit { sequence: CommitSequence(1), ..last },

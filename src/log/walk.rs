@@ -33,15 +33,16 @@ impl CommitLog {
         let mut position = SEGMENT_HEADER_BYTES;
         while let Some((write_batch, end)) = reader.changes(&mut window, position)? {
             visit(write_batch);
+            assert!(end > position, "each frame takes the walk on");
             position = end;
         }
         Ok(position >= window.end() || self.successor_says(id)? == Some(position))
     }
 
-    /// Where the log leaves a segment, as its successor's header says: behind it may lie what a
+    /// Where the log leaves a segment, as its successor's header says: after it may lie what a
     /// crash left, and what an earlier use did. `None` where the successor is gone.
     fn successor_says(&self, id: SegmentId) -> Result<Option<u64>, StorageError> {
-        let Some(next) = self.segments.behind(id) else { return Ok(None) };
+        let Some(next) = self.segments.after(id) else { return Ok(None) };
         let segment = Segment::open(&*self.files, &self.directory, next)?;
         let mut window = Window::on_heads(&segment, SEGMENT_HEADER_BYTES)?;
         let block = window.get(0, SEGMENT_HEADER_BYTES as usize)?.unwrap_or_default();
@@ -72,6 +73,7 @@ impl CommitLog {
         self.progress.check_running()?;
         // From here on nobody begins to read it.
         let Some((length_bytes, is_clean)) = self.segments.forget(id) else { return Ok(0) };
+        debug_assert!(!self.segments.knows(id), "a freed segment is read no more");
         self.free.keep_or_remove(FreeFile { id, length_bytes }, is_clean)?;
         Ok(length_bytes)
     }

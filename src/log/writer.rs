@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::segment::Segment;
+use super::frame::FRAME_ALIGNMENT;
+use super::segment::{SEGMENT_HEADER_BYTES, Segment};
 use crate::base::types::{CommitSequence, SegmentId};
 
 /// What a file system caches and reads at a time.
@@ -14,7 +15,7 @@ pub(super) struct Writer {
     pub(super) segment: Arc<Segment>,
     /// Where the next frame goes.
     pub(super) position: u64,
-    /// The file reaches so far with what an earlier use left; 0 if nothing is behind the frames.
+    /// The file reaches so far with what an earlier use left; 0 if nothing is after the frames.
     pub(super) stale_end: u64,
     pub(super) last_sequence: CommitSequence,
     pub(super) last_crc: u32,
@@ -31,10 +32,21 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Bytes behind the end of a group that are written over with it, where an earlier use of the
+    /// What every change of the writer leaves true.
+    pub(super) fn assert_sound(&self) {
+        assert!(self.position >= SEGMENT_HEADER_BYTES, "frames stand after the header block");
+        assert!(self.position.is_multiple_of(FRAME_ALIGNMENT), "frames are aligned");
+        assert!(self.next_id > self.segment.id, "ids of segments only rise (W1)");
+        assert!(self.epoch > 0, "each open has an epoch of its own");
+        let is_reused = self.stale_end == self.segment.reused_bytes;
+        assert!(self.stale_end == 0 || is_reused, "only an earlier use leaves bytes after the end");
+    }
+
+    /// Bytes after the end of a group that are written over with it, where an earlier use of the
     /// file left some: of a page that is written only in part, and not cached, the system would
     /// first read the rest from the device.
     pub(super) fn rest_of_page(&self, end: u64) -> usize {
+        debug_assert!(end >= self.position, "a group ends after its begin");
         let page_end = end.next_multiple_of(PAGE_BYTES).min(self.stale_end);
         usize::try_from(page_end.saturating_sub(end)).expect("it is less than a page")
     }

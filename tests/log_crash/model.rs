@@ -93,6 +93,7 @@ impl Settings {
 
 pub(crate) fn options(broken: BrokenRules) -> LogOptions {
     LogOptions {
+        max_open_segments: 8,
         segment_bytes: SEGMENT_HEADER_BYTES + 4000,
         background_sync_bytes: 4000,
         max_unsynced_bytes: 8000,

@@ -9,7 +9,7 @@
 //! DIRECTORY/log/        the commit log, or elsewhere: then that directory has a LOCK too
 //! ```
 //!
-//! Recovery only ever redoes: every frame behind the index's applied commit is applied again, in
+//! Recovery only ever redoes: every frame after the index's applied commit is applied again, in
 //! order, by the same call that applies commits. It changes nothing in the log before the new
 //! segment, so whatever stops it, it starts again from the beginning.
 
@@ -38,7 +38,7 @@ use crate::index::keyspace::{
 };
 use crate::index::store::{OpenStore, Store};
 use crate::index::write_batch::{Family, WriteBatch};
-use crate::log::{CommitLog, LogOptions, RecoveredLog, ReplayedFrame};
+use crate::log::{CommitLog, LogOptions, RecoveredLog, ReplayedFrame, max_open_segments};
 use crate::state::catalog::Catalog;
 use format::Format;
 
@@ -107,6 +107,8 @@ pub fn open(options: &OpenOptions) -> Result<(Arc<Shared>, Recovered), OpenError
         leader_epoch: before.leader_epoch + i32::from(is_new_epoch),
         closed_cleanly: false,
     };
+    assert!(session.leader_epoch >= before.leader_epoch, "leader epochs never fall (D2)");
+    assert!(!locks.is_empty(), "the directories are held");
     let shared = Arc::new(Shared::new(Parts {
         pipeline,
         catalog,
@@ -161,6 +163,7 @@ fn log_options(options: &OpenOptions) -> LogOptions {
         max_unsynced_bytes: config.max_unsynced_bytes,
         reserve_bytes: config.effective_disk_reserve_bytes(),
         max_free_segments: config.max_free_segments,
+        max_open_segments: max_open_segments(),
         broken: options.broken,
     }
 }
@@ -200,6 +203,7 @@ fn make_new(
     let log = CommitLog::create(log_files, &place.log, engine, log_options(options))?;
     let store = options.store.open(&place.store, true)?;
     let applied = log.first_place();
+    assert_eq!(applied.sequence, log.written(), "a new log holds no commit");
     let mut first = WriteBatch::new();
     let identity = Identity { format_version: FORMAT_VERSION, engine };
     first.put(Family::Meta, &MetaKey::Identity.key(), &identity.encode());
@@ -240,7 +244,7 @@ fn open_existing(
     let (log, found) = match opened {
         Ok(opened) => opened,
         Err(error) => {
-            // Whatever was replayed can be replayed again; the error that is told is the first.
+            // Whatever was replayed can be replayed again; the error that is reported is the first.
             let _ = store.close();
             return Err(error);
         }
@@ -271,10 +275,19 @@ fn open_log(
     }
     let applied = read_meta(&**store, MetaKey::Applied, decode_applied)?;
     let memory_limit = options.config.effective_index_memory_limit_bytes();
-    let mut replay = |frame: ReplayedFrame<'_>| replay_frame(&**store, &frame, memory_limit);
+    let mut last = applied.sequence;
+    let mut replay = |frame: ReplayedFrame<'_>| {
+        assert_eq!(frame.applied.sequence, last.next(), "commits are replayed without a gap");
+        last = frame.applied.sequence;
+        replay_frame(&**store, &frame, memory_limit)
+    };
     let files = Arc::clone(&options.files);
     let options = log_options(options);
     let opened = CommitLog::open(files, &place.log, format.engine, options, applied, &mut replay)?;
+    let (log, found) = &opened;
+    assert_eq!(found.last.sequence, last, "what counts in the log is in the index");
+    assert_eq!(log.written(), last, "the log goes on where the index ends");
+    assert_eq!(log.synced(), last, "what was replayed is durable (R4)");
     Ok(opened)
 }
 
@@ -302,6 +315,8 @@ fn flush(store: &dyn Store) -> Result<(), StorageError> {
     while !store.is_flushed()? {
         std::thread::park_timeout(FLUSH_POLL);
     }
+    // Nobody else writes while an engine is opened.
+    debug_assert_eq!(store.unflushed_bytes(), 0, "a flush takes all");
     Ok(())
 }
 
