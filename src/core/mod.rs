@@ -25,7 +25,7 @@ pub use group_offsets::{
     last_of_each, staged_place,
 };
 pub use ids::{PartitionIds, Random, RandomBits};
-pub use oldest::{Oldest, OldestBatches};
+pub use oldest::{Ahead, Oldest, OldestBatches};
 pub use pins::{Pin, Pins};
 pub use place::{PlacedBatch, plan_batch, plan_row};
 pub use prefix::Prefix;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-use crate::base::types::{PartitionId, TimestampMs};
+use crate::base::types::{Offset, PartitionId, TimestampMs};
 use crate::state::partition::RemovalMark;
 
 /// The oldest batch of a partition. It is the oldest for as long as the mark is the partition's.
@@ -16,6 +16,17 @@ pub struct Oldest {
     pub written_at: TimestampMs,
     /// Its bytes.
     pub length_bytes: u64,
+    /// Batches that are there, and were written at a time that has not come yet.
+    pub ahead: Option<Ahead>,
+}
+
+/// Batches of a partition that were written beyond now: the clock was wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ahead {
+    /// When retention saw that first: they count as written then.
+    pub since: TimestampMs,
+    /// All of them lie below this offset.
+    pub below: Offset,
 }
 
 /// The oldest batches, by partition: what one run of retention leaves to the next.

@@ -138,6 +138,17 @@ impl TransactionIds {
         debug_assert!(self.staging.iter().all(|id| self.ids.contains_key(id)));
     }
 
+    /// Lets times beyond now count as now: they were read from a wrong clock, and what is open
+    /// since then would never time out. What is stored follows with the next change.
+    pub fn limit_times(&mut self, now_ms: TimestampMs) {
+        // Times below 0 mean "none" in a row, and a clock may tell them.
+        let now_ms = now_ms.max(0);
+        for held in self.ids.values_mut() {
+            held.row.started_at = held.row.started_at.min(now_ms);
+            held.row.updated_at = held.row.updated_at.min(now_ms);
+        }
+    }
+
     /// Forgets one.
     pub fn remove(&mut self, id: &str) {
         self.staging.remove(id);

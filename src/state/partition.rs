@@ -80,6 +80,15 @@ impl PartitionState {
         Self { row }
     }
 
+    /// What every change of the state leaves true.
+    fn assert_sound(&self) {
+        debug_assert_eq!(self.row.fault(), None, "a row that is written can be read");
+        debug_assert!(
+            self.row.size_bytes <= self.row.cumulative_bytes,
+            "what is there was written"
+        );
+    }
+
     /// The row to store.
     #[must_use]
     pub fn row(&self) -> &PartitionRow {
@@ -117,12 +126,14 @@ impl PartitionState {
     #[must_use]
     pub fn watermarks(&self) -> Watermarks {
         let unstable = self.row.first_unstable.map(|offset| offset.max(self.row.log_start));
-        Watermarks {
+        let marks = Watermarks {
             log_start: self.row.log_start,
             last_stable: unstable.unwrap_or(self.row.log_end),
             high_watermark: self.row.log_end,
             log_end: self.row.log_end,
-        }
+        };
+        debug_assert!(is_in_order(&marks), "the four offsets are in order: {marks:?}");
+        marks
     }
 
     /// Whether this many records can still get offsets.
@@ -130,6 +141,7 @@ impl PartitionState {
     /// # Errors
     /// [`OffsetsExhausted`] if they cannot.
     pub fn check_room(&self, record_count: u64) -> Result<(), OffsetsExhausted> {
+        debug_assert!(self.row.log_end >= 0, "offsets are never negative");
         let room = Offset::MAX.abs_diff(self.row.log_end);
         if record_count > room {
             return Err(OffsetsExhausted { log_end: self.row.log_end });
@@ -137,7 +149,7 @@ impl PartitionState {
         Ok(())
     }
 
-    /// Puts a batch behind the last one.
+    /// Puts a batch after the last one.
     ///
     /// # Panics
     /// If the batch has no records, or [`PartitionState::check_room`] was not heeded.
@@ -147,6 +159,8 @@ impl PartitionState {
         let base_offset = row.log_end;
         let end = base_offset.checked_add(i64::from(batch.record_count));
         row.log_end = end.expect("room was checked before");
+        let newest = row.epochs.last().map_or(LeaderEpoch::MIN, |last| last.leader_epoch);
+        assert!(newest <= leader_epoch, "leader epochs never fall");
         if row.epochs.last().is_none_or(|last| last.leader_epoch < leader_epoch) {
             row.epochs.push(EpochStart { leader_epoch, first_offset: base_offset });
         }
@@ -164,7 +178,10 @@ impl PartitionState {
                     running_max_timestamp: row.running_max_timestamp,
                 }
             });
-        Assigned { base_offset, last_offset: row.log_end - 1, index_entry }
+        let last_offset = row.log_end - 1;
+        assert!(base_offset <= last_offset, "a batch has an offset");
+        self.assert_sound();
+        Assigned { base_offset, last_offset, index_entry }
     }
 
     /// Takes a batch away, or puts another in its place, which cleaning made of it: length and
@@ -174,6 +191,8 @@ impl PartitionState {
     /// # Panics
     /// If the partition has no such batch.
     pub fn replace_batch(&mut self, old: BatchSize, new: Option<BatchSize>) {
+        let (kept, before) = (new.map_or(0, |new| new.record_count), old.record_count);
+        assert!(kept <= before, "cleaning adds no record");
         let row = &mut self.row;
         let less = |sum: u64, part: u32| {
             sum.checked_sub(u64::from(part)).expect("the sums are those of what is there")
@@ -187,11 +206,15 @@ impl PartitionState {
             row.record_count += u64::from(new.record_count);
             row.batch_count += 1;
         }
+        let is_empty = row.batch_count == 0;
+        assert!(!is_empty || (row.size_bytes, row.record_count) == (0, 0), "no batch, no bytes");
+        self.assert_sound();
     }
 
     /// The oldest open producer transaction begins here, or none is open.
     pub fn set_first_unstable(&mut self, offset: Option<Offset>) {
         self.row.first_unstable = offset;
+        self.assert_sound();
     }
 
     /// A tombstone or marker below the first dirty offset may go at this time.
@@ -201,7 +224,8 @@ impl PartitionState {
 
     /// The cleaner was everywhere below this offset, and the first horizon there is this one.
     pub fn set_cleaned(&mut self, first_dirty: Offset, next_horizon: TimestampMs) {
-        assert!(first_dirty <= self.row.log_end, "nothing behind the end was cleaned");
+        assert!(first_dirty <= self.row.log_end, "nothing beyond the end was cleaned");
+        assert!(first_dirty >= self.row.first_dirty, "what is clean stays clean");
         self.row.first_dirty = first_dirty;
         self.row.next_horizon = next_horizon;
     }
@@ -222,11 +246,14 @@ impl PartitionState {
     /// new start stays whole, and counts whole.
     ///
     /// # Panics
-    /// If the start would move back or behind the log end, or more would go than is there.
+    /// If the start would move back or beyond the log end, or more would go than is there.
     pub fn advance_start(&mut self, new_start: Offset, removed: &Removed) {
+        let is_some = removed.batch_count > 0;
+        assert_eq!(is_some, removed.size_bytes > 0, "a batch has bytes");
+        assert!(is_some || removed.record_count == 0, "records go with their batches");
         let row = &mut self.row;
         assert!(row.log_start <= new_start, "the log start never moves back");
-        assert!(new_start <= row.log_end, "the log start never moves behind the log end");
+        assert!(new_start <= row.log_end, "the log start never passes the log end");
         let taken = "what goes was there";
         row.log_start = new_start;
         row.size_bytes = row.size_bytes.checked_sub(removed.size_bytes).expect(taken);
@@ -235,6 +262,7 @@ impl PartitionState {
         // The batch that holds the start is of the last epoch that began at or below it.
         let begun = row.epochs.partition_point(|epoch| epoch.first_offset <= new_start);
         row.epochs.drain(..begun.saturating_sub(1));
+        self.assert_sound();
     }
 
     /// The leader epoch of the newest batch; `None` before the first.
@@ -248,8 +276,8 @@ impl PartitionState {
     #[must_use]
     pub fn epoch_at(&self, offset: Offset) -> Option<LeaderEpoch> {
         let epochs = &self.row.epochs;
-        let behind = epochs.partition_point(|start| start.first_offset <= offset);
-        epochs.get(behind.saturating_sub(1)).map(|start| start.leader_epoch)
+        let after = epochs.partition_point(|start| start.first_offset <= offset);
+        epochs.get(after.saturating_sub(1)).map(|start| start.leader_epoch)
     }
 
     /// The greatest epoch at or below `epoch` that has records, and the offset at which it ended:
@@ -266,9 +294,9 @@ impl PartitionState {
             return Some(EpochEnd { leader_epoch: epoch, end_offset: self.row.log_end });
         }
         let epochs = &self.row.epochs;
-        let behind = epochs.partition_point(|start| start.leader_epoch <= epoch);
-        let end_offset = epochs.get(behind).map_or(self.row.log_end, |next| next.first_offset);
-        match behind.checked_sub(1) {
+        let after = epochs.partition_point(|start| start.leader_epoch <= epoch);
+        let end_offset = epochs.get(after).map_or(self.row.log_end, |next| next.first_offset);
+        match after.checked_sub(1) {
             Some(found) => Some(EpochEnd { leader_epoch: epochs[found].leader_epoch, end_offset }),
             // Before the first epoch that has records nothing is left, if it ever was there.
             None => {
@@ -277,6 +305,13 @@ impl PartitionState {
             }
         }
     }
+}
+
+/// Whether four offsets can be those of one partition.
+#[must_use]
+pub fn is_in_order(marks: &Watermarks) -> bool {
+    let offsets = [0, marks.log_start, marks.last_stable, marks.high_watermark, marks.log_end];
+    offsets.is_sorted()
 }
 
 /// Where a leader epoch ended.
@@ -331,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_end_at_the_greatest_i64_and_not_behind_it() {
+    fn offsets_end_at_the_greatest_i64_and_not_beyond_it() {
         let row = PartitionRow { log_end: i64::MAX - 2, ..PartitionRow::default() };
         let mut state = PartitionState::new(row);
         assert_eq!(state.check_room(2), Ok(()));

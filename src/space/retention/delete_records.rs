@@ -53,7 +53,7 @@ pub enum DeleteRecordsError {
 /// look worth nothing, and the more there is to look at the longer it takes.
 const MAX_WHOLE_LOOKS: u32 = 3;
 
-/// Batches of a step, in which it goes behind that.
+/// Batches of a step, in which it goes on after that.
 const STEP_BATCHES: u32 = 1024;
 
 /// Moves the log start up to the target, which need not be the border of a batch. Returns the log
@@ -100,6 +100,7 @@ pub fn delete_records(
             true => step_end(store, partition, watermarks.log_start, offset)?,
             false => offset,
         };
+        assert!(watermarks.log_start < step && step <= offset, "each step takes it on");
         let prefix = Prefix::look_up(store, partition.cell(), step, step, |_| true)?;
         let log_start = prefix.new_start();
         let one = Trim { partition: partition.clone(), prefix, settings: None };

@@ -9,7 +9,7 @@ use super::rule::{Aged, Expiry, Reason};
 use crate::base::error::StorageError;
 use crate::base::types::{Durability, PartitionId, TimestampMs};
 use crate::config::TopicSettings;
-use crate::core::{Oldest, Prefix, Shared};
+use crate::core::{Ahead, Oldest, Prefix, Shared};
 use crate::state::catalog::Partition;
 
 /// Partitions whose log start moves in one commit: few frames, and none of them large.
@@ -99,26 +99,37 @@ fn look_at(
     });
     let expiry = || Expiry::new(settings.effective(), run.now, size_bytes);
     let Some(mut rule) = expiry().filter(|_| size_bytes > 0) else { return Ok(None) };
-    let known = run.before.get(&cell.id()).copied().filter(|oldest| oldest.mark == mark);
+    let before = run.before.get(&cell.id()).copied();
+    let seen_ahead = before.and_then(|oldest| oldest.ahead);
+    let known = before.filter(|oldest| oldest.mark == mark);
     if let Some(oldest) = known
         && expiry().is_some_and(|mut rule| rule.next(Aged::from(&oldest)).is_none())
     {
         run.after.insert(cell.id(), oldest);
         return Ok(None);
     }
-    let (mut by_time, mut by_size, mut oldest) = (0, 0, None);
+    let (mut by_time, mut by_size, mut oldest, mut ahead) = (0, 0, None, None);
     let prefix = Prefix::look_up(&*shared.pipeline.store, cell, until, 0, |located| {
-        let batch = Aged::of(&located.entry);
+        let batch = Aged::of(&located.entry).at_most(run.now, seen_ahead, located.last_offset);
+        if located.entry.written_at() > run.now {
+            let seen = seen_ahead.filter(|seen| located.last_offset < seen.below);
+            ahead = seen.or(Some(Ahead { since: run.now, below: until }));
+        }
         oldest.get_or_insert(batch);
         let reason = rule.next(batch);
         by_time += u64::from(reason == Some(Reason::Time));
         by_size += u64::from(reason == Some(Reason::Size));
         reason.is_some()
     })?;
+    let taken = prefix.removed().batch_count;
+    assert_eq!(taken, by_time + by_size, "each batch that goes has its reason");
+    assert!(prefix.new_start() <= until, "nothing goes that is not committed");
+    if let Some(Aged { written_at, length_bytes }) =
+        oldest.filter(|_| !prefix.moves() || ahead.is_some())
+    {
+        run.after.insert(cell.id(), Oldest { mark, written_at, length_bytes, ahead });
+    }
     if !prefix.moves() {
-        if let Some(Aged { written_at, length_bytes }) = oldest {
-            run.after.insert(cell.id(), Oldest { mark, written_at, length_bytes });
-        }
         return Ok(None);
     }
     let settings = Some(Arc::clone(settings));
@@ -142,6 +153,7 @@ fn remove(
         trims.push(trim);
     }
     let trimmed = trim(shared, trims, Durability::Buffered)?;
+    assert_eq!(trimmed.len(), counts.len(), "each has its outcome");
     for (_, (by_time, by_size, bytes)) in
         trimmed.iter().zip(counts).filter(|(trimmed, _)| **trimmed == Trimmed::Done)
     {

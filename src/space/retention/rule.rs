@@ -1,8 +1,8 @@
 //! The rule by which batches expire: a function of their facts, the clock and the topic's settings.
 
-use crate::base::types::TimestampMs;
+use crate::base::types::{Offset, TimestampMs};
 use crate::config::EffectiveSettings;
-use crate::core::Oldest;
+use crate::core::{Ahead, Oldest};
 use crate::index::keyspace::BatchEntry;
 
 /// Decides batch by batch, the oldest first, which of a partition expire.
@@ -29,6 +29,21 @@ impl Aged {
     pub(super) fn of(entry: &BatchEntry) -> Self {
         let length_bytes = u64::from(entry.location.length_bytes);
         Self { written_at: entry.written_at(), length_bytes }
+    }
+
+    /// The same, where one that was written beyond now counts as written when that was seen first,
+    /// or now: a wrong clock does not hold retention back.
+    pub(super) fn at_most(
+        self,
+        now: TimestampMs,
+        ahead: Option<Ahead>,
+        last_offset: Offset,
+    ) -> Self {
+        if self.written_at <= now {
+            return self;
+        }
+        let seen = ahead.filter(|ahead| last_offset < ahead.below).map(|ahead| ahead.since);
+        Self { written_at: seen.unwrap_or(now).min(now), ..self }
     }
 }
 
@@ -70,10 +85,11 @@ impl Expiry {
         let reason = if is_old {
             Some(Reason::Time)
         } else {
-            // Time is asked no more: what is behind a batch that is young enough waits for it.
+            // Time is asked no more: what comes after a batch that is young enough waits for it.
             self.retention_ms = None;
             self.retention_bytes.filter(|limit| left_bytes >= *limit).map(|_| Reason::Size)
         };
+        debug_assert!(left_bytes <= self.left_bytes, "what goes leaves less");
         if reason.is_some() {
             self.left_bytes = left_bytes;
         }
@@ -140,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_first_and_a_young_one_holds_back_what_is_behind_it() {
+    fn the_oldest_go_first_and_a_young_one_holds_back_what_comes_after_it() {
         let set = [("retention.ms", "10")];
         let batches = [batch(1, 1, 70), batch(100, 100, 70), batch(1, 1, 70)];
         assert_eq!(taken(&set, 50, &batches), [Reason::Time]);

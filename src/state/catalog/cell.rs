@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::base::callback::call;
 use crate::base::types::{CommitSequence, Offset, PartitionId, Visibility, Watermarks};
-use crate::state::partition::PartitionState;
+use crate::state::partition::{PartitionState, is_in_order};
 use crate::state::producer::Producers;
 
 /// Ends of commits that are kept while they are not synced. Beyond so many every second one is
@@ -34,7 +34,7 @@ struct Published {
     state: PartitionState,
     /// What is known to be synced.
     synced: Ends,
-    /// Commits behind it, in order, each with the offsets that it made.
+    /// Commits after it, in order, each with the offsets that it made.
     unsynced: VecDeque<(CommitSequence, Ends)>,
 }
 
@@ -49,6 +49,7 @@ impl PartitionCell {
     /// A partition in a state that is synced, and the producers that it knows.
     #[must_use]
     pub fn new(id: PartitionId, index: i32, state: PartitionState, producers: Producers) -> Self {
+        assert!(index >= 0, "a topic numbers its partitions from 0");
         let Watermarks { log_end, last_stable, .. } = state.watermarks();
         let published = Published {
             synced: Ends { log_end, last_stable },
@@ -85,7 +86,7 @@ impl PartitionCell {
     }
 
     /// The producers with all that is planned; whoever plans a change of them can take it back.
-    /// Who only looks sees what may not be published yet. Locked behind [`PartitionCell::planned`].
+    /// Who only looks sees what may not be published yet. Locked after [`PartitionCell::planned`].
     pub fn producers(&self) -> MutexGuard<'_, Producers> {
         self.producers.lock()
     }
@@ -93,7 +94,9 @@ impl PartitionCell {
     /// Takes back what was planned since the last publication, but for the producers.
     pub fn undo(&self) {
         let published = self.published.lock();
-        self.planned.lock().copy_from(&published.state);
+        let mut planned = self.planned.lock();
+        planned.copy_from(&published.state);
+        debug_assert_eq!(*planned, published.state, "nothing that was planned is left");
     }
 
     /// Shows readers what was planned. `log_end` is the end that this commit made; `synced` the
@@ -102,8 +105,17 @@ impl PartitionCell {
     /// REQUIRES: the publication lock.
     pub fn publish(&self, sequence: CommitSequence, log_end: Offset, synced: CommitSequence) {
         let mut published = self.published.lock();
+        let before = published.state.watermarks();
         published.state.copy_from(&self.planned.lock());
+        let marks = published.state.watermarks();
+        assert!(before.log_start <= marks.log_start, "the log start never goes back");
+        assert!(before.log_end <= marks.log_end, "the log end never goes back");
+        assert!(log_end <= marks.log_end, "a commit ends where its group does, or before");
         published.settle(synced);
+        if let Some((last, ends)) = published.unsynced.back() {
+            assert!(*last <= sequence, "commits are published in their order");
+            assert!(ends.log_end <= log_end, "the ends of commits never fall");
+        }
         if published.unsynced.len() >= MAX_UNSYNCED_ENDS {
             let mut keep = true;
             published.unsynced.retain(|_| {
@@ -111,8 +123,9 @@ impl PartitionCell {
                 keep
             });
         }
-        // As it is behind the whole group, which is synced as a whole.
-        let last_stable = published.state.watermarks().last_stable;
+        assert!(published.unsynced.len() < MAX_UNSYNCED_ENDS, "what is kept is bounded");
+        // As it is after the whole group, which is synced as a whole.
+        let last_stable = marks.last_stable;
         published.unsynced.push_back((sequence, Ends { log_end, last_stable }));
     }
 
@@ -128,11 +141,13 @@ impl PartitionCell {
                 let end = published.synced.log_end.max(marks.log_start);
                 // The end of a transaction shows once it is synced, as its records do.
                 let stable = published.synced.last_stable.max(marks.log_start);
-                Watermarks {
+                let seen = Watermarks {
                     last_stable: stable.min(end),
                     high_watermark: marks.high_watermark.min(end),
                     ..marks
-                }
+                };
+                assert!(is_in_order(&seen), "the four offsets are in order: {seen:?}");
+                seen
             }
         }
     }
@@ -179,6 +194,7 @@ impl Published {
             if sequence > synced {
                 return;
             }
+            debug_assert!(self.synced.log_end <= ends.log_end, "what is synced never shrinks");
             self.synced = ends;
             self.unsynced.pop_front();
         }

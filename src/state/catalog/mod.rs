@@ -39,6 +39,14 @@ struct Topics {
     partition_count: u64,
 }
 
+impl Topics {
+    /// What every change of the topics leaves true.
+    fn assert_sound(&self) {
+        assert_eq!(self.by_name.len(), self.by_id.len(), "each topic has one name and one id");
+        assert_eq!(self.by_name.len(), self.by_collision_key.len(), "no two names are similar");
+    }
+}
+
 impl Catalog {
     /// The catalog that the index store holds.
     ///
@@ -123,20 +131,26 @@ impl Catalog {
         let mut topics = self.topics.write();
         let name = topic.name().clone();
         topics.partition_count += u64::from(topic.partition_count());
-        topics.by_id.insert(topic.id(), topic.clone());
-        topics.by_collision_key.insert(name.collision_key(), name.clone());
+        let same_id = topics.by_id.insert(topic.id(), topic.clone());
+        assert!(same_id.is_none(), "the id of a new topic is not taken");
+        let similar = topics.by_collision_key.insert(name.collision_key(), name.clone());
+        assert!(similar.is_none(), "no other name is too similar to that of a new topic");
         let before = topics.by_name.insert(name, topic);
         assert!(before.is_none(), "the name of a new topic is not taken");
+        topics.assert_sound();
     }
 
     /// Removes a topic; its handles fail from now on.
     pub fn remove(&self, topic: &Topic) {
         let mut topics = self.topics.write();
-        topics.by_name.remove(topic.name().as_str());
-        topics.by_id.remove(&topic.id());
-        topics.by_collision_key.remove(&topic.name().collision_key());
+        let held = topics.by_name.remove(topic.name().as_str());
+        assert!(held.is_some_and(|held| held.is_same(topic)), "only a topic that exists goes");
+        assert!(topics.by_id.remove(&topic.id()).is_some(), "each topic has its id");
+        let similar = topics.by_collision_key.remove(&topic.name().collision_key());
+        assert!(similar.is_some(), "each topic has its name");
         topics.partition_count -= u64::from(topic.partition_count());
         topic.mark_deleted();
+        topics.assert_sound();
     }
 
     /// How many producers the partitions remember together.
@@ -158,8 +172,10 @@ impl Catalog {
     /// Adds partitions to a topic.
     pub fn grow(&self, topic: &Topic, cells: Vec<Arc<PartitionCell>>) {
         let mut topics = self.topics.write();
+        assert!(!topic.is_deleted(), "only a topic that exists grows");
         topics.partition_count += cells.len() as u64;
         topic.grow(cells);
+        topics.assert_sound();
     }
 }
 

@@ -52,6 +52,7 @@ impl Topic {
         settings: TopicSettings,
         cells: Vec<Arc<PartitionCell>>,
     ) -> Self {
+        debug_assert!(is_dense(&cells), "a topic numbers its partitions from 0, without a gap");
         let state = TopicState {
             name,
             id,
@@ -137,7 +138,13 @@ impl Topic {
     pub(super) fn grow(&self, cells: Vec<Arc<PartitionCell>>) {
         let mut partitions = self.state.partitions.write();
         *partitions = partitions.iter().cloned().chain(cells).collect();
+        debug_assert!(is_dense(&partitions), "new partitions go on where the old ones end");
     }
+}
+
+/// Whether partitions stand at their numbers.
+fn is_dense(cells: &[Arc<PartitionCell>]) -> bool {
+    (0..).zip(cells).all(|(index, cell)| cell.index() == index)
 }
 
 impl Partition {

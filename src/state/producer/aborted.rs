@@ -49,7 +49,10 @@ impl AbortedSet {
 
 impl<'a> FromIterator<&'a AbortedTransaction> for AbortedSet {
     fn from_iter<I: IntoIterator<Item = &'a AbortedTransaction>>(transactions: I) -> Self {
-        let transactions = transactions.into_iter();
+        let transactions = transactions.into_iter().inspect(|transaction| {
+            let is_legal = transaction.first_offset <= transaction.marker_offset;
+            debug_assert!(is_legal, "a transaction ends after its begin");
+        });
         let places = transactions.map(|t| ((t.producer_id, t.first_offset), t.marker_offset));
         Self { marker_offsets: places.collect() }
     }

@@ -23,7 +23,7 @@ pub struct NewBatch {
 }
 
 impl NewBatch {
-    /// The sequence of its last record: behind the greatest comes 0.
+    /// The sequence of its last record: after the greatest comes 0.
     #[must_use]
     pub fn last_sequence(&self) -> Sequence {
         let ahead = self.record_count.wrapping_sub(1).cast_signed();
@@ -125,6 +125,7 @@ impl ProducerState {
             }
         }
         let expected = last.wrapping_add(1) & Sequence::MAX;
+        debug_assert!(expected >= 0, "sequences are never negative");
         if batch.first_sequence != expected {
             return Err(batch.out_of_order(expected));
         }
@@ -136,7 +137,7 @@ impl ProducerState {
         }
     }
 
-    /// The state behind a batch that comes next and has its offsets.
+    /// The state after a batch that comes next and has its offsets.
     #[must_use]
     pub fn appended(
         known: Option<&Self>,
@@ -145,7 +146,11 @@ impl ProducerState {
         timestamp: TimestampMs,
         now_ms: TimestampMs,
     ) -> Self {
+        assert!(batch.record_count > 0, "the append validator refuses empty batches");
+        debug_assert!(batch.first_sequence >= 0, "the append validator refuses negative sequences");
+        debug_assert!(base_offset >= 0, "offsets are never negative");
         let mut row = Self::of_epoch(known, batch.epoch, now_ms);
+        assert!(batch.is_transactional || row.open_first_offset.is_none(), "it was checked before");
         if batch.is_transactional {
             row.open_first_offset = row.open_first_offset.or(Some(base_offset));
         }
@@ -158,7 +163,7 @@ impl ProducerState {
         Self { row }
     }
 
-    /// The state behind a marker of this epoch, and where the transaction that it ends begins; it
+    /// The state after a marker of this epoch, and where the transaction that it ends begins; it
     /// may have no data here. The batches of the same epoch are still remembered.
     #[must_use]
     pub fn ended(
@@ -169,6 +174,7 @@ impl ProducerState {
         let mut row = Self::of_epoch(known, epoch, now_ms);
         row.has_marker = true;
         let first_offset = row.open_first_offset.take();
+        debug_assert!(first_offset.is_none_or(|offset| offset >= 0), "offsets are never negative");
         (Self { row }, first_offset)
     }
 
@@ -179,8 +185,16 @@ impl ProducerState {
             row.forget_batches();
         }
         row.epoch = epoch;
-        row.last_time = row.last_time.max(now_ms);
+        // A time that was read from a wrong clock goes, whether it was too early or too late.
+        row.last_time = now_ms;
         row
+    }
+
+    /// The state where a time beyond now counts as now: it was read from a wrong clock.
+    #[must_use]
+    pub fn at_most(mut self, now_ms: TimestampMs) -> Self {
+        self.row.last_time = self.row.last_time.min(now_ms);
+        self
     }
 
     /// Whether nothing is lost but the right to retry if the producer is forgotten: it has been
@@ -322,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_the_greatest_sequence_comes_zero_within_a_batch_or_between_two() {
+    fn after_the_greatest_sequence_comes_zero_within_a_batch_or_between_two() {
         let mut log = Log::default();
         assert_eq!(log.send(batch(0, i32::MAX - 1, 1)), Ok(0));
         assert_eq!(log.send(batch(0, 0, 1)), Err(45));

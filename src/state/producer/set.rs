@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::sequences::ProducerState;
-use crate::base::types::{Offset, ProducerId};
+use crate::base::types::{Offset, ProducerId, TimestampMs};
 
 /// All producers that a partition knows. An empty one allocates nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,13 +33,24 @@ impl Producers {
         let was_open = before.and_then(|before| before.row().open_first_offset);
         if was_open != open {
             if let Some(offset) = was_open {
-                self.open.remove(&(offset, producer_id));
+                let is_gone = self.open.remove(&(offset, producer_id));
+                assert!(is_gone, "each open transaction is listed");
             }
             if let Some(offset) = open {
-                self.open.insert((offset, producer_id));
+                let is_new = self.open.insert((offset, producer_id));
+                assert!(is_new, "a producer has one open transaction");
             }
         }
+        assert!(self.open.len() <= self.states.len(), "a producer has one open transaction");
         before
+    }
+
+    /// Lets times beyond now count as now: they were read from a wrong clock, and their producers
+    /// would never be forgotten.
+    pub fn limit_times(&mut self, now_ms: TimestampMs) {
+        for state in self.states.values_mut() {
+            *state = state.at_most(now_ms);
+        }
     }
 
     /// The first offset of the oldest open producer transaction, if one is open.

@@ -37,6 +37,7 @@ pub struct ExpireReport {
 pub fn expire(shared: &Arc<Shared>) -> Result<ExpireReport, StorageError> {
     let now_ms = shared.clock.now_ms();
     let mut report = ExpireReport::default();
+    shared.transactions.lock().limit_times(now_ms);
     let late = |shared: &Shared| -> Vec<String> {
         let transactions = shared.transactions.lock();
         let mut none = || ProducerId::MAX;
@@ -106,7 +107,8 @@ fn forget_producers(shared: &Arc<Shared>, now_ms: TimestampMs) -> Result<u64, St
     let mut found: Vec<(Partition, ProducerId)> = Vec::new();
     for topic in shared.catalog.topics() {
         for partition in topic.partitions() {
-            let producers = partition.cell().producers();
+            let mut producers = partition.cell().producers();
+            producers.limit_times(now_ms);
             let silent =
                 producers.iter().filter(|(_, state)| state.is_expired(now_ms, expiration_ms));
             found.extend(silent.map(|(id, _)| (partition.clone(), id)));

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_behind_an_ended_one_begins_now() {
+    fn a_transaction_after_an_ended_one_begins_now() {
         for state in
             [ProducerTransactionState::CompleteCommit, ProducerTransactionState::CompleteAbort]
         {
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_behind_or_ahead_is_fenced_at_the_coordinator_and_invalid_with_data_and_offsets() {
+    fn an_older_or_newer_epoch_is_fenced_at_the_coordinator_and_invalid_with_data_and_offsets() {
         let row = open(2);
         for epoch in [1, 3, -1] {
             let given = identity(5, epoch);

@@ -105,6 +105,7 @@ pub fn time_out(
 ) -> Option<Step> {
     let open = row.state == ProducerTransactionState::Ongoing;
     let late = now.saturating_sub(row.started_at) > TimestampMs::from(row.timeout_ms);
+    debug_assert!(row.timeout_ms > 0, "a transaction may be open for a while");
     (open && late).then(|| fenced(row, row.current, now, fresh))
 }
 
@@ -194,7 +195,7 @@ mod tests {
             let row = stored(&ask(&open(2), 2, kind, RaisesEpoch).unwrap()).clone();
             assert_eq!(ask(&row, 2, kind, RaisesEpoch), Ok(Step::unchanged(identity(5, 3))));
             assert!(is_invalid_state(&ask(&row, 2, other, RaisesEpoch)));
-            assert!(is_fenced(&ask(&row, 1, kind, RaisesEpoch)), "two epochs behind");
+            assert!(is_fenced(&ask(&row, 1, kind, RaisesEpoch)), "two epochs before");
             assert!(is_fenced(&ask(&row, 2, kind, KeepsEpoch)), "only by the second protocol");
         }
     }
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_times_out_one_millisecond_behind_its_timeout() {
+    fn a_transaction_times_out_one_millisecond_after_its_timeout() {
         let row = open(0);
         assert_eq!(time_out(&row, NOW + 60_000, &mut no_fresh), None);
         let step = time_out(&row, NOW + 60_001, &mut no_fresh).unwrap();

@@ -40,7 +40,7 @@ pub fn check_transactional_id(transactional_id: &str) -> Result<(), ProducerTran
 ///
 /// With a transaction open it is aborted under a raised epoch, and the answer of the step is
 /// [`ProducerTransactionError::ConcurrentTransactions`]: the request that is sent again gets the
-/// epoch behind, or, where it names who it was, the raised one. Who names the identity before,
+/// epoch after that, or, where it names who it was, the raised one. Who names the identity before,
 /// where the present one was made of it, gets the present one again.
 ///
 /// # Errors
@@ -99,6 +99,8 @@ fn granted(
     timeout_ms: i32,
     now: TimestampMs,
 ) -> Step {
+    assert_ne!(current, previous, "a producer is not made of itself");
+    assert!((0..=MAX_PRODUCER_EPOCH).contains(&current.producer_epoch), "each has an epoch");
     let row = ProducerTransactionRow {
         current,
         previous,
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_transaction_is_aborted_and_a_retry_without_an_identity_gets_the_epoch_behind() {
+    fn an_open_transaction_is_aborted_and_a_retry_without_an_identity_gets_the_next_epoch() {
         let step = ask(&open(0), None);
         assert_eq!(step.answer, Err(ProducerTransactionError::ConcurrentTransactions));
         let ending = step.ending.as_ref().unwrap();
@@ -252,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn epoch_32766_is_given_and_behind_it_comes_a_new_producer_id() {
+    fn epoch_32766_is_given_and_after_it_comes_a_new_producer_id() {
         assert_eq!(ask(&idle(32765), None).answer, Ok(identity(5, 32766)));
         let step = init(Some(&idle(32766)), &request(None), NOW, &mut || 9).unwrap();
         assert_eq!(step.answer, Ok(identity(9, 0)));

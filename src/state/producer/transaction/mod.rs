@@ -5,7 +5,7 @@
 //! partitions: whether they exist, and what they know of a producer, is the caller's to check.
 //!
 //! INVARIANT: a transaction ends in the commit that decides so. There is no state between, so
-//! nothing is ever told to wait for markers, and none of Kafka's `Prepare` states is stored.
+//! no request ever waits for markers, and none of Kafka's `Prepare` states is stored.
 //!
 //! INVARIANT: the epochs of a producer id only rise. Where they end, at [`MAX_PRODUCER_EPOCH`],
 //! a producer id that was never given takes the place.
@@ -40,7 +40,7 @@ pub struct Step {
     /// How the commit must be kept: what tells a producer its epoch, or that its transaction has
     /// ended, must not be lost; what only adds to a transaction goes with the data it was for.
     pub durability: Durability,
-    /// What the client is told once it is written.
+    /// What the client is answered once it is written.
     pub answer: Result<ProducerIdentity, ProducerTransactionError>,
 }
 
@@ -52,7 +52,7 @@ pub struct Ending {
     pub kind: MarkerKind,
     /// The producer whose transaction it was, which may not be the one that goes on.
     pub producer_id: ProducerId,
-    /// The epoch of the markers; the epoch behind the greatest one fences for good.
+    /// The epoch of the markers; the epoch after the greatest one fences for good.
     pub marker_epoch: ProducerEpoch,
     /// Its partitions, in order; some may be deleted meanwhile.
     pub partitions: Vec<PartitionId>,
@@ -67,6 +67,8 @@ impl Step {
 
     /// Stores a row whose producer is the answer.
     fn store(row: ProducerTransactionRow, durability: Durability) -> Self {
+        debug_assert!(row.partitions.is_sorted_by(|a, b| a < b), "each partition stands once");
+        debug_assert!(row.groups.is_sorted_by(|a, b| a < b), "each group stands once");
         let answer = Ok(row.current);
         Self { row: Some(row), ending: None, durability, answer }
     }
@@ -82,10 +84,12 @@ fn holder(
         .ok_or(ProducerTransactionError::InvalidProducerIdMapping { producer_id, held_by })
 }
 
-/// The epoch behind this one, or a producer id that was never given where there is none.
+/// The epoch after this one, or a producer id that was never given where there is none.
 fn raised(current: ProducerIdentity, fresh: &mut dyn FnMut() -> ProducerId) -> ProducerIdentity {
     if current.producer_epoch >= MAX_PRODUCER_EPOCH {
-        return ProducerIdentity { producer_id: fresh(), producer_epoch: 0 };
+        let producer_id = fresh();
+        assert_ne!(producer_id, current.producer_id, "a producer id is given once");
+        return ProducerIdentity { producer_id, producer_epoch: 0 };
     }
     ProducerIdentity { producer_epoch: current.producer_epoch + 1, ..current }
 }
@@ -98,6 +102,8 @@ fn ended(
     next: ProducerTransactionRow,
     now: TimestampMs,
 ) -> Step {
+    assert_eq!(row.state, ProducerTransactionState::Ongoing, "only what is open ends");
+    assert!(marker_epoch >= row.current.producer_epoch, "the epochs of a producer only rise");
     let ending = Ending {
         kind,
         producer_id: row.current.producer_id,
