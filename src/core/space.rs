@@ -60,9 +60,10 @@ impl PendingMoves {
         self.len() == 0
     }
 
-    /// Takes these in place of what is left.
+    /// Takes these, once nothing is left of those before.
     pub fn replace(&self, moves: VecDeque<Move>) {
-        *self.0.lock() = moves;
+        let before = std::mem::replace(&mut *self.0.lock(), moves);
+        assert!(before.is_empty(), "one burst is under way at a time");
     }
 
     /// Forgets what is left.
@@ -119,15 +120,18 @@ impl DoomedSegments {
         self.0.lock().extend(ids.into_iter().map(|id| (id, checkpoint)));
     }
 
-    /// Takes one whose checkpoint no pin is older than.
+    /// Takes one whose checkpoint no pin is older than, with the last commit of that checkpoint.
     #[must_use]
-    pub fn take_unpinned(&self, oldest_pin: Option<CommitSequence>) -> Option<SegmentId> {
+    pub fn take_unpinned(
+        &self,
+        oldest_pin: Option<CommitSequence>,
+    ) -> Option<(SegmentId, CommitSequence)> {
         let mut doomed = self.0.lock();
         let is_free = |checkpoint| oldest_pin.is_none_or(|pin| pin >= checkpoint);
         let id = doomed.iter().find(|(_, checkpoint)| is_free(**checkpoint)).map(|(id, _)| *id)?;
-        let checkpoint = doomed.remove(&id);
-        assert!(checkpoint.is_some_and(is_free), "no pin is older than what is freed");
-        Some(id)
+        let checkpoint = doomed.remove(&id)?;
+        assert!(is_free(checkpoint), "no pin is older than what is freed (F3)");
+        Some((id, checkpoint))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::core::{Checkpoint, Shared};
 ///
 /// # Errors
 /// What log or store say. Then the engine has halted; the next open finds the old checkpoint or
-/// the new one, and replays what is after it.
+/// the new one, and replays what comes after it.
 pub fn checkpoint(shared: &Shared) -> Result<Checkpoint, StorageError> {
     let began = shared.clock.monotonic();
     // Most is synced before the committer is taken, so that it is held for a short time only.

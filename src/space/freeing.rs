@@ -11,6 +11,7 @@ use crate::base::error::StorageError;
 use crate::base::rules::Rule;
 use crate::base::types::SegmentId;
 use crate::commit::Effects;
+use crate::commit::Pipeline;
 use crate::core::{Checkpoint, Shared, live_in, named_among};
 
 /// What was freed.
@@ -72,6 +73,8 @@ pub fn doom(
             pipeline.live.forget();
         }
     }
+    let first_needed = checkpoint.applied.segment;
+    assert!(dead.iter().all(|id| *id < first_needed), "the log may begin there (F1)");
     shared.space.doomed.extend(dead, checkpoint.applied.sequence);
     Ok(())
 }
@@ -96,7 +99,14 @@ pub fn free_doomed(shared: &Shared) -> Result<Freed, StorageError> {
         }
         let ignores_pins = pipeline.broken().breaks(Rule::F3PinsHold);
         let oldest = shared.pins.oldest().filter(|_| !ignores_pins);
-        let Some(id) = shared.space.doomed.take_unpinned(oldest) else { return Ok(freed) };
+        let Some((id, covered)) = shared.space.doomed.take_unpinned(oldest) else {
+            return Ok(freed);
+        };
+        assert!(id < pipeline.applied().segment, "the log goes on after what is freed (F1)");
+        let is_synced = covered <= pipeline.log.synced();
+        let takes_any = pipeline.broken().breaks(Rule::F1IndexAtCheckpoint);
+        assert!(is_synced || takes_any, "what a checkpoint covers is synced (S4)");
+        debug_assert!(is_unnamed(pipeline, id), "the index names nothing in what is freed (F1)");
         let result = shared.while_held(|| pipeline.log.free_segment(id));
         if let Some(cause) = pipeline.halted() {
             return Err(cause);
@@ -113,6 +123,12 @@ pub fn free_doomed(shared: &Shared) -> Result<Freed, StorageError> {
         freed.segment_count += 1;
         freed.bytes += bytes;
     }
+}
+
+/// Whether the index, as far as it can be read, names no batch of a segment.
+fn is_unnamed(pipeline: &Pipeline, id: SegmentId) -> bool {
+    let named = named_among(&*pipeline.store, &BTreeSet::from([id]));
+    pipeline.broken().breaks(Rule::F1LookUp) || named.is_ok_and(|named| named.is_empty())
 }
 
 /// Gives back those of the files that are kept to be written over which the log will not need until

@@ -131,6 +131,7 @@ impl CleanChange {
                 found.resize(self.items.len(), None);
             }
         }
+        assert_eq!(found.len(), self.items.len(), "each item was looked for");
         Ok(found)
     }
 

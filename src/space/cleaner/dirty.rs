@@ -65,13 +65,17 @@ impl DirtyBatches {
 
     /// A batch begins. One for which there is no room has to be read again.
     pub(super) fn begin(&mut self, base_offset: Offset, last_offset: Offset) {
+        assert!(base_offset <= last_offset, "a batch ends after its begin");
         let count = self.notes.len();
+        let newest = self.notes.last().map(|note| note.last_offset);
+        debug_assert!(newest < Some(base_offset), "batches come in the order of offsets");
         if count < self.limit {
             if count == self.notes.capacity() {
                 // Twice as many, as a list does by itself, but none above the limit.
                 self.notes.reserve_exact(count.max(64).min(self.limit - count));
             }
             let has_bits = bit(last_offset, base_offset) != 0;
+            assert!(self.notes.capacity() <= self.limit, "memory is bounded");
             let (superseded, is_open, looks_again) = (0, false, false);
             self.notes.push(Note { last_offset, superseded, has_bits, is_open, looks_again });
         }
@@ -84,11 +88,11 @@ impl DirtyBatches {
         }
     }
 
-    /// The batch that holds this offset, and all behind it, have to be read again, and each of
+    /// The batch that holds this offset, and all after it, have to be read again, and each of
     /// their keys to be looked up.
     pub(super) fn look_again_from(&mut self, offset: Offset) {
-        let behind = self.notes.iter_mut().rev().take_while(|note| note.last_offset >= offset);
-        behind.for_each(|note| note.looks_again = true);
+        let after = self.notes.iter_mut().rev().take_while(|note| note.last_offset >= offset);
+        after.for_each(|note| note.looks_again = true);
     }
 
     fn newest(&mut self, last_offset: Offset) -> Option<&mut Note> {
@@ -98,7 +102,7 @@ impl DirtyBatches {
     /// The record at this offset goes.
     pub(super) fn supersede(&mut self, offset: Offset) {
         let at = self.notes.partition_point(|note| note.last_offset < offset);
-        // Offsets behind the last note are of batches for which there was no room.
+        // Offsets after the last note are of batches for which there was no room.
         if let Some(note) = self.notes.get_mut(at) {
             match note.has_bits {
                 true => note.superseded |= bit(note.last_offset, offset),

@@ -32,8 +32,8 @@ pub enum CleanError {
 /// Why a pass ends before it is done.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// It was told to, or its topic is gone or not compacted any more.
-    Told,
+    /// It was asked to, or its topic is gone or not compacted any more.
+    Asked,
     /// It cannot go on.
     Failed(CleanError),
 }

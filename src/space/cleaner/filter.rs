@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::producers::Role;
-use super::rules::{Newer, Retention, stays};
+use super::rules::{CleaningRules, Newer, stays};
 use crate::base::types::TimestampMs;
 use crate::record::{BatchHeader, BuildError, RecordError, RecordView, UnpackedBatch, rebuild};
 
@@ -42,31 +42,31 @@ pub(super) enum FilterError {
 pub(super) fn filter(
     batch: &UnpackedBatch<'_>,
     role: Role,
-    retention: &Retention,
+    rules: &CleaningRules,
     newer: Newer<'_>,
 ) -> Result<Filtered, FilterError> {
     match role {
-        Role::Data => filter_data(batch, retention, newer),
+        Role::Data => filter_data(batch, rules, newer),
         Role::Aborted => Ok(Filtered::Emptied),
         Role::Marker => Ok(Filtered::Unchanged { horizon: None }),
-        Role::IdleMarker => filter_idle_marker(batch, retention),
+        Role::IdleMarker => filter_idle_marker(batch, rules),
     }
 }
 
-/// A marker that ends nothing any more gets a horizon, and goes with the first pass behind it.
+/// A marker that ends nothing any more gets a horizon, and goes with the first pass after it.
 fn filter_idle_marker(
     batch: &UnpackedBatch<'_>,
-    retention: &Retention,
+    rules: &CleaningRules,
 ) -> Result<Filtered, FilterError> {
     let header = batch.header();
     let records: Result<Vec<_>, _> = batch.records().collect();
     let records = records.map_err(FilterError::Records)?;
     match header.delete_horizon_ms() {
         _ if records.is_empty() => Ok(Filtered::Emptied),
-        Some(horizon) if horizon <= retention.now => Ok(Filtered::Emptied),
+        Some(horizon) if horizon <= rules.now => Ok(Filtered::Emptied),
         Some(horizon) => Ok(Filtered::Unchanged { horizon: Some(horizon) }),
         None => {
-            let horizon = retention.horizon;
+            let horizon = rules.horizon;
             let bytes = rebuild(header, &records, horizon).map_err(FilterError::Build)?;
             Ok(Filtered::Rebuilt { bytes, horizon })
         }
@@ -76,27 +76,28 @@ fn filter_idle_marker(
 /// Decides about the records of a batch by their keys.
 fn filter_data(
     batch: &UnpackedBatch<'_>,
-    retention: &Retention,
+    rules: &CleaningRules,
     newer: Newer<'_>,
 ) -> Result<Filtered, FilterError> {
     let records = records_of(batch)?;
     let has_newer = newer.of(&records);
-    filter_records(batch.header(), records, &has_newer, retention)
+    filter_records(batch.header(), records, &has_newer, rules)
 }
 
 /// Decides about the records of a batch, of each of which it is known whether there is a newer one
 /// of its key.
 pub(super) fn filter_noted(
     batch: &UnpackedBatch<'_>,
-    retention: &Retention,
+    rules: &CleaningRules,
     has_newer: &[bool],
 ) -> Result<Filtered, FilterError> {
-    filter_records(batch.header(), records_of(batch)?, has_newer, retention)
+    filter_records(batch.header(), records_of(batch)?, has_newer, rules)
 }
 
 fn records_of<'b>(batch: &'b UnpackedBatch<'_>) -> Result<Vec<RecordView<'b>>, FilterError> {
     let count = batch.header().record_count().unsigned_abs() as usize;
     let mut records = Vec::with_capacity(count.min(MAX_RESERVED_RECORDS));
+    debug_assert!(batch.keys().count() == count || batch.keys().any(|key| key.is_err()));
     for record in batch.records() {
         records.push(record.map_err(FilterError::Records)?);
     }
@@ -107,22 +108,24 @@ fn filter_records(
     header: &BatchHeader,
     mut records: Vec<RecordView<'_>>,
     has_newer: &[bool],
-    retention: &Retention,
+    rules: &CleaningRules,
 ) -> Result<Filtered, FilterError> {
     let before = header.delete_horizon_ms();
+    assert_eq!(has_newer.len(), records.len(), "it is known of each record");
     let (record_count, mut has_newer) = (records.len(), has_newer.iter());
     records.retain(|record| {
-        let has_newer = has_newer.next().expect("it is told of each record");
-        stays(retention, record, *has_newer, before)
+        let has_newer = has_newer.next().expect("it is known of each record");
+        stays(rules, record, *has_newer, before)
     });
     if records.is_empty() {
         return Ok(Filtered::Emptied);
     }
+    assert!(records.len() <= record_count, "cleaning adds no record");
     let mut tombstones = records.iter().filter(|record| record.value.is_none());
     let (first, last) = (tombstones.clone().next(), tombstones.next_back());
-    let is_reached = |tombstone: &RecordView<'_>| tombstone.offset < retention.end;
-    // Older records of keys are left behind the pass, so that its tombstones get no horizon yet.
-    let after = if last.is_some_and(is_reached) { before.or(retention.horizon) } else { before };
+    let is_reached = |tombstone: &RecordView<'_>| tombstone.offset < rules.end;
+    // Older records of keys are left after the pass, so that its tombstones get no horizon yet.
+    let after = if last.is_some_and(is_reached) { before.or(rules.horizon) } else { before };
     let horizon = after.filter(|_| first.is_some_and(is_reached));
     if records.len() == record_count && after == before {
         return Ok(Filtered::Unchanged { horizon });
@@ -146,8 +149,8 @@ mod tests {
 
     fn filtered_as(role: Role, bytes: &[u8], keys: &KeyMap, end: i64, now: i64) -> Filtered {
         let batch = BatchView::parse(bytes).unwrap().unpack().unwrap();
-        let retention = Retention { end, now, horizon: Some(now + 1000) };
-        filter(&batch, role, &retention, Newer::Looked(keys)).unwrap()
+        let rules = CleaningRules { end, now, horizon: Some(now + 1000) };
+        filter(&batch, role, &rules, Newer::Looked(keys)).unwrap()
     }
 
     fn batch(records: &[Record]) -> Bytes {
@@ -179,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_with_a_tombstone_behind_the_pass_is_not_stamped_yet() {
+    fn a_batch_with_a_tombstone_after_the_pass_is_not_stamped_yet() {
         let keys = KeyMap::new(1, HashKey([3, 4]));
         let bytes = batch(&[Record::tombstone("b"), Record::new("c", "1"), Record::tombstone("a")]);
         for end in 0..3 {

@@ -19,7 +19,7 @@ use crate::state::producer::AbortedSet;
 pub(super) struct Gathered {
     pub keys: KeyMap,
     pub dirty: DirtyBatches,
-    /// The offset behind the last record that counts.
+    /// The offset after the last record that counts.
     pub end: Offset,
 }
 
@@ -50,6 +50,7 @@ pub(super) fn gather(reader: &mut Reader<'_>, plan: &CleanerPlan) -> Result<Gath
     while next < plan.uncleanable {
         let (_pin, chunk) = reader.locate(next, plan.uncleanable, LOCATE_BYTES)?;
         let Some(last) = chunk.last() else { break };
+        assert!(last.last_offset >= next, "each piece takes the reading on");
         next = last.last_offset + 1;
         let aborted = reader.aborted_in(&chunk)?;
         let is_full = reader.read(&chunk, &mut |located, batch| {
@@ -67,6 +68,8 @@ pub(super) fn gather(reader: &mut Reader<'_>, plan: &CleanerPlan) -> Result<Gath
         }
     }
     group.put(&mut gathered);
+    assert!(gathered.end >= plan.first_dirty, "the dirty part ends after its begin");
+    assert!(gathered.end <= plan.uncleanable, "what is open stays");
     Ok(gathered)
 }
 
@@ -106,6 +109,7 @@ fn take(
                 group.offsets[group.count] = record.offset;
                 group.hashes[group.count] = gathered.keys.hash(key);
                 group.count += 1;
+                debug_assert!(group.end <= record.offset, "records come in their order");
                 group.end = record.offset + 1;
                 if group.count == GROUP && !group.put(gathered) {
                     return Ok(Room::None);
@@ -125,7 +129,7 @@ struct Group {
     hashes: [Hash; GROUP],
     offsets: [Offset; GROUP],
     count: usize,
-    /// The offset behind all that was read.
+    /// The offset after all that was read.
     end: Offset,
 }
 
@@ -138,9 +142,10 @@ impl Default for Group {
 impl Group {
     /// Puts them all and is empty again. False once the map is full: then what was gathered ends
     /// before the record for whose key it has no room, and nothing is known of that batch and of
-    /// those behind it.
+    /// those after it.
     fn put(&mut self, gathered: &mut Gathered) -> bool {
         let hashes = &self.hashes[..std::mem::take(&mut self.count)];
+        debug_assert!(hashes.len() <= GROUP, "a group has its size");
         gathered.keys.bring_near(hashes);
         for (hash, offset) in hashes.iter().zip(self.offsets) {
             match gathered.keys.put(*hash, offset) {
@@ -151,6 +156,7 @@ impl Group {
                     return false;
                 }
             }
+            debug_assert!(gathered.end <= offset, "records come in their order");
             gathered.end = offset + 1;
         }
         gathered.end = gathered.end.max(self.end);

@@ -5,7 +5,7 @@ use super::error::CleanError;
 use super::filter::{FilterError, Filtered};
 use super::producers::LastBatches;
 use super::reader::damaged;
-use super::rules::Retention;
+use super::rules::CleaningRules;
 use crate::base::types::{Offset, TimestampMs};
 use crate::core::Located;
 use crate::record::{BatchHeader, emptied};
@@ -14,7 +14,7 @@ use crate::state::catalog::Partition;
 /// What decides about batches.
 pub(super) struct Judge<'p> {
     pub partition: &'p Partition,
-    pub retention: Retention,
+    pub rules: CleaningRules,
     pub last_stable: Offset,
     pub last_batches: &'p LastBatches,
     /// When the first tombstone or marker may go, of those that stay as they are.
@@ -50,6 +50,16 @@ impl Judge<'_> {
             Filtered::Rebuilt { bytes, horizon } => (Some(bytes), horizon),
         };
         let replacement = replacement.map(Replacement::new);
+        if let Some(Replacement { header, .. }) = &replacement {
+            let (kept, before) = (header.record_count().unsigned_abs(), located.entry.record_count);
+            assert!(kept <= before, "cleaning adds no record");
+            assert_eq!(header.last_offset(), located.last_offset, "a batch keeps its offsets");
+            assert_eq!(
+                header.base_offset(),
+                located.entry.base_offset,
+                "a batch keeps its offsets"
+            );
+        }
         Ok(Some(Item { expected: *located, replacement, horizon }))
     }
 

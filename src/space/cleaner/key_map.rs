@@ -41,6 +41,7 @@ impl KeyMap {
     pub(super) fn new(capacity: u64, secret: HashKey) -> Self {
         let slot_count = usize::try_from(capacity + capacity / 3 + 1).expect("it fits memory");
         let free = Slot { hash: [0; 2], offset_and_one: 0 };
+        assert!(slot_count as u64 > capacity, "a slot stays free, which ends each search");
         Self { secret, slots: vec![free; slot_count], key_count: 0, capacity }
     }
 
@@ -72,11 +73,13 @@ impl KeyMap {
         let slot = &mut self.slots[at];
         if slot.offset_and_one != 0 {
             let before = slot.offset_and_one - 1;
+            debug_assert!(before < offset_and_one - 1, "offsets come in rising order");
             slot.offset_and_one = offset_and_one;
             return Put::Replaced(Offset::try_from(before).expect("it was put as an offset"));
         }
         *slot = Slot { hash, offset_and_one };
         self.key_count += 1;
+        assert!(self.key_count <= self.capacity, "a slot stays free, which ends each search");
         Put::New
     }
 

@@ -67,6 +67,7 @@ impl KeySet {
 
     /// Puts the key of the next older record.
     pub(super) fn put(&mut self, hash: Hash) -> Seen {
+        debug_assert_ne!(hash, NO_KEY, "a record without a key is no key's");
         let mut at = self.first_line(hash);
         loop {
             let line = &mut self.lines[at].0;
@@ -83,8 +84,10 @@ impl KeySet {
                 if self.key_count == self.capacity {
                     return Seen::Full;
                 }
+                debug_assert_eq!(line[taken], NO_KEY, "slots fill in their order");
                 line[taken] = hash;
                 self.key_count += 1;
+                assert!(self.key_count <= self.capacity, "a slot stays free, which ends a search");
                 return Seen::First;
             }
             at = self.next_line(at);
@@ -145,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_one_line_go_on_in_the_next_and_behind_the_last_in_the_first() {
+    fn keys_of_one_line_go_on_in_the_next_and_after_the_last_in_the_first() {
         let mut set = KeySet::new(16, HashKey([1, 2]));
         assert_eq!(set.lines.len(), 9);
         let all = |low: u64| [u64::MAX, low];

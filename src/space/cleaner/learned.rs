@@ -16,13 +16,13 @@ pub(super) enum Learned {
     Cleaned {
         /// Each key that has a record in it.
         keys: KeySet,
-        /// The offset behind its last record.
+        /// The offset after its last record.
         end: Offset,
     },
 }
 
 impl Learned {
-    /// The offset behind the last record that counts.
+    /// The offset after the last record that counts.
     pub(super) fn end(&self) -> Offset {
         match self {
             Self::Gathered(gathered) => gathered.end,

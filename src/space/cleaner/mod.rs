@@ -9,7 +9,7 @@
 //!    producer transaction nor horizon is among them: each batch of the dirty part is read once,
 //!    from the newest to the oldest, and judged by the keys that were seen before (`key_set`, by a
 //!    hash of 128 bits, in memory of a fixed size). Tombstones stay as they are.
-//!    **Gather** (`gather`) else, and behind it where there are tombstones: read the dirty part
+//!    **Gather** (`gather`) else, and after it where there are tombstones: read the dirty part
 //!    once, check every batch, and note the newest offset of each key (`key_map`) and what is known
 //!    of each batch (`dirty`), so that most need no second reading. Keys of aborted transactions
 //!    are left out.
@@ -72,7 +72,7 @@ pub struct CleanerPass {
     pub from: Offset,
     /// The offset up to which it could go.
     pub uncleanable: Offset,
-    /// The first dirty offset behind it; below `uncleanable` where the memory for keys was full.
+    /// The first dirty offset after it; below `uncleanable` where the memory for keys was full.
     pub cleaned_to: Offset,
     /// Whether it came to its end. What it did before is kept, and the next pass does it all.
     pub is_finished: bool,
@@ -111,7 +111,9 @@ impl CleanerPass {
         let (new_bytes, kept_records) = item.replacement.as_ref().map_or((0, 0), |new| {
             (new.bytes.len() as u64, u64::from(new.header.record_count().unsigned_abs()))
         });
-        self.removed_records += u64::from(entry.record_count) - kept_records;
+        let before = u64::from(entry.record_count);
+        assert!(kept_records <= before, "what is kept and what goes is what was there");
+        self.removed_records += before - kept_records;
         self.replaced_bytes += u64::from(entry.location.length_bytes);
         self.written_bytes += new_bytes;
     }

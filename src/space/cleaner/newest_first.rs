@@ -16,7 +16,7 @@ use super::learned::Learned;
 use super::pass::Pass;
 use super::plan::Survey;
 use super::reader::{Reader, damaged, run_of};
-use super::rules::Retention;
+use super::rules::CleaningRules;
 use crate::base::error::StorageError;
 use crate::base::types::Offset;
 use crate::core::Located;
@@ -44,13 +44,14 @@ impl Pass<'_> {
         let mut bound = plan.uncleanable;
         for &start in survey.part_starts.iter().rev() {
             let (_pin, part) = self.reader.locate(start, bound, u64::MAX)?;
+            assert!(start < bound, "parts are cleaned from the newest to the oldest");
             bound = start;
             end = end.max(part.last().map_or(0, |last| last.last_offset + 1));
-            let retention = Retention { horizon: None, ..self.retention(end) };
+            let rules = CleaningRules { horizon: None, ..self.rules(end) };
             let mut rest = &part[..];
             while !rest.is_empty() {
                 let (before, run) = rest.split_at(rest.len() - run_of(rest.iter().rev()));
-                self.clean_run(run, (&mut keys, &mut group_keys), plan.first_dirty, retention)?;
+                self.clean_run(run, (&mut keys, &mut group_keys), plan.first_dirty, rules)?;
                 rest = before;
             }
         }
@@ -66,13 +67,14 @@ impl Pass<'_> {
         run: &[Located],
         (keys, group_keys): (&mut KeySet, &mut GroupKeys),
         first_dirty: Offset,
-        retention: Retention,
+        rules: CleaningRules,
     ) -> Result<(), Stop> {
         let places = self.reader.fetch(run)?;
+        assert!(!run.is_empty(), "each run takes the pass on");
         let (_, last_stable) = self.log_start_and_last_stable();
         let mut judge = Judge {
             partition: self.reader.partition,
-            retention,
+            rules,
             last_stable,
             last_batches: &self.last_batches,
             next_horizon: &mut self.next_horizon,
@@ -150,6 +152,8 @@ impl GroupKeys {
             let end = self.hashes.len();
             self.batches.push(Keyed { end, is_open: is_open || end == begin });
         }
+        assert_eq!(self.batches.len(), group.len(), "each batch has its keys");
+        assert_eq!(self.hashes.len(), self.offsets.len(), "each key has its offset");
         self.has_newer.clear();
         self.has_newer.resize(self.hashes.len(), false);
         Ok(())
@@ -184,10 +188,11 @@ fn judge_group(
             *is_open |= is_superseded;
         }
         if *is_open {
-            let filtered = filter_noted(batch, &judge.retention, &has_newer[begin..*end]);
+            let filtered = filter_noted(batch, &judge.rules, &has_newer[begin..*end]);
             items.extend(judge.item(located, batch.header(), filtered)?);
         }
         begin = *end;
     }
+    assert_eq!(begin, hashes.len(), "each key belongs to a batch");
     Ok(())
 }

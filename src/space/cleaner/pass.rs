@@ -19,7 +19,7 @@ use super::learned::Learned;
 use super::plan::Survey;
 use super::producers::{LastBatches, Roles};
 use super::reader::{LOCATE_BYTES, Reader, attributes, damaged, run_of};
-use super::rules::Retention;
+use super::rules::CleaningRules;
 use super::{CleanerPass, Pace};
 use crate::base::error::{Corruption, Place, StorageError};
 use crate::base::types::{Offset, TimestampMs};
@@ -28,7 +28,7 @@ use crate::record::{RecordError, UnpackedBatch};
 use crate::state::catalog::Partition;
 use crate::state::producer::AbortedSet;
 
-/// Bytes of batches in one commit of a pass, unless one is larger: appends wait behind it.
+/// Bytes of batches in one commit of a pass, unless one is larger: appends wait for it.
 const COMMIT_BYTES: usize = 512 << 10;
 
 /// Batches in one commit of a pass.
@@ -59,7 +59,7 @@ pub(super) fn run(
         roles: Roles::default(),
     };
     let ended = match pass.run(survey) {
-        Ok(()) | Err(Stop::Told) => Ok(()),
+        Ok(()) | Err(Stop::Asked) => Ok(()),
         Err(Stop::Failed(error)) => Err(error),
     };
     (pass.figures(), ended)
@@ -99,6 +99,8 @@ impl Pass<'_> {
         };
         self.figures.key_count = learned.key_count();
         let first_dirty = learned.end();
+        assert!(plan.first_dirty <= first_dirty, "what is clean stays clean");
+        assert!(first_dirty <= plan.uncleanable, "what is open stays");
         self.commit(Some(first_dirty))?;
         self.figures.cleaned_to = first_dirty;
         self.figures.is_finished = true;
@@ -135,8 +137,8 @@ impl Pass<'_> {
         })
     }
 
-    pub(super) fn retention(&self, end: Offset) -> Retention {
-        Retention { end, now: self.now, horizon: Some(self.horizon()) }
+    pub(super) fn rules(&self, end: Offset) -> CleaningRules {
+        CleaningRules { end, now: self.now, horizon: Some(self.horizon()) }
     }
 
     /// When tombstones may go that get their horizon now: a pass may last, and older records of
@@ -154,6 +156,7 @@ impl Pass<'_> {
             let (_pin, mut chunk) = self.reader.locate(next, bound, LOCATE_BYTES)?;
             chunk.retain(|located| located.entry.base_offset < learned.end());
             let Some(last) = chunk.last() else { break };
+            assert!(last.last_offset >= next, "each piece takes the pass on");
             next = last.last_offset + 1;
             let aborted = self.reader.aborted_in(&chunk)?;
             let (mut open, mut gone) = (Vec::new(), VecDeque::new());
@@ -177,16 +180,20 @@ impl Pass<'_> {
         learned: &Learned,
         aborted: &AbortedSet,
     ) -> Result<(), Stop> {
+        debug_assert!(open.is_sorted_by_key(|located| located.last_offset), "by their offsets");
+        debug_assert!(gone.iter().is_sorted_by_key(|located| located.last_offset));
         let mut rest = open;
         while !rest.is_empty() {
-            let (run, behind) = rest.split_at(run_of(rest.iter()));
+            let (run, after) = rest.split_at(run_of(rest.iter()));
             for item in self.filter_run(run, learned, aborted)? {
                 self.push_gone(gone, item.expected.last_offset)?;
                 self.push(item)?;
             }
-            rest = behind;
+            rest = after;
         }
-        self.push_gone(gone, Offset::MAX)
+        self.push_gone(gone, Offset::MAX)?;
+        assert!(gone.is_empty(), "what goes is in a commit");
+        Ok(())
     }
 
     fn push_gone(&mut self, gone: &mut VecDeque<Located>, until: Offset) -> Result<(), Stop> {
@@ -234,7 +241,7 @@ impl Pass<'_> {
         let partition = self.reader.partition;
         let mut judge = Judge {
             partition,
-            retention: self.retention(learned.end()),
+            rules: self.rules(learned.end()),
             last_stable,
             last_batches: &self.last_batches,
             next_horizon: &mut self.next_horizon,
@@ -244,18 +251,20 @@ impl Pass<'_> {
         let look = &mut |located: &Located, batch: &UnpackedBatch<'_>| {
             let damaged_by = |_: RecordError| damaged(partition, located);
             let role = roles.of(batch, aborted).map_err(damaged_by)?;
-            let filtered = filter(batch, role, &judge.retention, learned.newer(located));
+            let filtered = filter(batch, role, &judge.rules, learned.newer(located));
             items.extend(judge.item(located, batch.header(), filtered)?);
             Ok(ControlFlow::Continue(()))
         };
         match self.reader.read(run, look)? {
             ControlFlow::Continue(()) => Ok(items),
-            ControlFlow::Break(()) => Err(Stop::Told),
+            ControlFlow::Break(()) => Err(Stop::Asked),
         }
     }
 
     /// Changes a batch in this commit or the next.
     pub(super) fn push(&mut self, item: Item) -> Result<(), Stop> {
+        let (_, last_stable) = self.log_start_and_last_stable();
+        assert!(item.expected.last_offset < last_stable, "what is open stays");
         self.item_bytes += item.replacement.as_ref().map_or(0, |new| new.bytes.len());
         self.items.push(item);
         if self.item_bytes >= COMMIT_BYTES || self.items.len() >= COMMIT_ITEMS {
@@ -264,12 +273,18 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Commits what was changed; the last time with the first dirty offset behind the pass.
+    /// Commits what was changed; the last time with the first dirty offset after the pass.
     pub(super) fn commit(&mut self, first_dirty: Option<Offset>) -> Result<(), Stop> {
         let bytes = std::mem::take(&mut self.item_bytes) as u64;
         self.reader.keep_pace(bytes)?;
         let mut items = std::mem::take(&mut self.items);
         items.sort_unstable_by_key(|item| item.expected.last_offset);
+        debug_assert!(
+            items
+                .windows(2)
+                .all(|pair| pair[0].expected.last_offset < pair[1].expected.last_offset),
+            "each batch is changed once"
+        );
         self.stamp_again(&mut items)?;
         let next_horizon = self.next_horizon;
         let finish = first_dirty.map(|first_dirty| Finish { first_dirty, next_horizon });
@@ -285,7 +300,7 @@ impl Pass<'_> {
                 self.figures = CleanerPass { commits: figures.commits + 1, ..figures };
                 Ok(())
             }
-            Cleaned::Overtaken => Err(Stop::Told),
+            Cleaned::Overtaken => Err(Stop::Asked),
         }
     }
 

@@ -46,7 +46,7 @@ pub(super) struct Survey {
 }
 
 impl CleanerPlan {
-    /// How far cleaning is behind.
+    /// How far cleaning lags.
     pub(super) fn lag(&self) -> CleanerLag {
         CleanerLag {
             // From 0 to 100.
@@ -101,6 +101,9 @@ pub(super) fn survey(shared: &Shared, partition: &Partition) -> Result<Survey, C
         add(&mut dirty, &located);
         ControlFlow::Continue(())
     })?;
+    assert!(plan.first_dirty <= plan.uncleanable, "the dirty part ends after its begin");
+    assert!(plan.uncleanable <= marks.last_stable.max(first_dirty), "what is open stays");
+    debug_assert!(dirty.part_starts.is_sorted(), "parts stand in the order of offsets");
     plan.cleanable_bytes = dirty.cleanable_bytes;
     plan.cleanable_records = dirty.cleanable_records;
     plan.clean_bytes = row.size_bytes.saturating_sub(dirty.dirty_bytes);
@@ -176,6 +179,7 @@ fn see(dirty: &mut DirtyPart, located: &Located) {
 /// Counts the next batch that can be cleaned.
 fn add(dirty: &mut DirtyPart, located: &Located) {
     let bytes = u64::from(located.entry.location.length_bytes);
+    debug_assert!(located.last_offset >= dirty.cleanable_to, "batches come in their order");
     dirty.cleanable_to = located.last_offset + 1;
     dirty.cleanable_bytes += bytes;
     dirty.cleanable_records += u64::from(located.entry.record_count);

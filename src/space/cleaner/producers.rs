@@ -31,7 +31,7 @@ pub(super) fn is_aborted(header: &BatchHeader, aborted: &AbortedSet) -> bool {
 /// and in the order of offsets.
 #[derive(Debug, Default)]
 pub(super) struct Roles {
-    /// Producers of which a batch of a transaction was seen, and no marker behind it.
+    /// Producers of which a batch of a transaction was seen, and no marker after it.
     unended: HashSet<ProducerId>,
 }
 

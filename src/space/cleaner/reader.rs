@@ -42,11 +42,11 @@ impl<'a> Reader<'a> {
     /// Asks whether the pass may go on, after so many bytes.
     pub(super) fn keep_pace(&mut self, bytes: u64) -> Result<(), Stop> {
         if self.shared.cleaning.is_paused() || self.shared.check_open().is_err() {
-            return Err(Stop::Told);
+            return Err(Stop::Asked);
         }
         match (self.pace)(bytes) {
             ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(Stop::Told),
+            ControlFlow::Break(()) => Err(Stop::Asked),
         }
     }
 
@@ -62,7 +62,13 @@ impl<'a> Reader<'a> {
         let pin = self.shared.pin();
         let store = &*self.shared.pipeline.store;
         let id = self.partition.cell().id();
-        Ok((pin, locate(store, id, from, bound, (max_bytes, true))?))
+        let located = locate(store, id, from, bound, (max_bytes, true))?;
+        debug_assert!(
+            located.windows(2).all(|pair| pair[0].last_offset < pair[1].last_offset),
+            "batches come in the order of offsets"
+        );
+        debug_assert!(located.last().is_none_or(|last| last.last_offset < bound), "it is bounded");
+        Ok((pin, located))
     }
 
     /// The aborted transactions of which any of these batches may be.
@@ -79,7 +85,7 @@ impl<'a> Reader<'a> {
         Ok(aborted_transactions(store, id, from, end)?.iter().collect())
     }
 
-    /// Reads these batches, checks each and shows it, until it is told to end.
+    /// Reads these batches, checks each and shows it, until it is asked to end.
     pub(super) fn read(
         &mut self,
         batches: &[Located],
@@ -87,14 +93,14 @@ impl<'a> Reader<'a> {
     ) -> Result<ControlFlow<()>, Stop> {
         let mut rest = batches;
         while !rest.is_empty() {
-            let (run, behind) = rest.split_at(run_of(rest.iter()));
+            let (run, after) = rest.split_at(run_of(rest.iter()));
             let places = self.fetch(run)?;
             for (located, place) in run.iter().zip(places) {
                 if look(located, &self.open(located, place)?)?.is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
             }
-            rest = behind;
+            rest = after;
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -103,6 +109,7 @@ impl<'a> Reader<'a> {
     pub(super) fn fetch(&mut self, run: &[Located]) -> Result<Vec<Range<usize>>, Stop> {
         let id = self.partition.cell().id();
         let places = read_spans_into(&self.shared.pipeline, id, run, &mut self.buffer)?;
+        assert_eq!(places.len(), run.len(), "each batch has its place");
         let bytes = places.iter().map(|place| place.len() as u64).sum();
         self.read_bytes += bytes;
         self.keep_pace(bytes)?;

@@ -41,6 +41,8 @@ pub fn clean_partition(
     }
     let counters = &shared.pipeline.counters;
     let (done, ended) = pass::run(shared, partition, &survey, pace);
+    assert!(done.from <= done.cleaned_to, "what is clean stays clean");
+    assert!(done.cleaned_to <= done.uncleanable, "what is open stays");
     counters.cleaner_read_bytes.add(done.read_bytes);
     counters.cleaner_written_bytes.add(done.written_bytes);
     counters.cleaner_removed_records.add(done.removed_records);

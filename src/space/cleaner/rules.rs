@@ -42,7 +42,9 @@ pub(super) fn dirty_ratio(clean_bytes: u64, cleanable_bytes: u64) -> f64 {
     if cleanable_bytes == 0 {
         return 0.0;
     }
-    cleanable_bytes as f64 / (clean_bytes as f64 + cleanable_bytes as f64)
+    let ratio = cleanable_bytes as f64 / (clean_bytes as f64 + cleanable_bytes as f64);
+    debug_assert!((0.0..=1.0).contains(&ratio), "it is a part");
+    ratio
 }
 
 /// Whether the first horizon is reached. There is none at the greatest time.
@@ -52,7 +54,7 @@ pub(super) fn is_reached(next_horizon: TimestampMs, now: TimestampMs) -> bool {
 
 /// What decides about the records of a batch.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Retention {
+pub(super) struct CleaningRules {
     /// Records from this offset on are not cleaned in this pass.
     pub end: Offset,
     /// The clock of the pass.
@@ -103,6 +105,7 @@ impl Newer<'_> {
                 }
             }
         }
+        assert_eq!(has_newer.len(), records.len(), "it is known of each record");
         has_newer
     }
 }
@@ -114,16 +117,15 @@ fn hashes_of(records: &[RecordView<'_>], hash: impl Fn(&[u8]) -> Hash) -> Vec<Ha
 
 /// Whether a record stays. `horizon` is that of its batch.
 pub(super) fn stays(
-    retention: &Retention,
+    rules: &CleaningRules,
     record: &RecordView<'_>,
     has_newer: bool,
     horizon: Option<TimestampMs>,
 ) -> bool {
-    if record.offset >= retention.end {
+    if record.offset >= rules.end {
         return true;
     }
-    let is_lasting =
-        record.value.is_some() || horizon.is_none_or(|horizon| retention.now < horizon);
+    let is_lasting = record.value.is_some() || horizon.is_none_or(|horizon| rules.now < horizon);
     record.key.is_some() && is_lasting && !has_newer
 }
 
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn cleaning_is_overdue_behind_the_greatest_lag_and_not_at_it() {
+    fn cleaning_is_overdue_beyond_the_greatest_lag_and_not_at_it() {
         let settings = settings("max.compaction.lag.ms", "100");
         let overdue = |oldest, now| overdue_ms(oldest, &settings, now);
         assert_eq!((overdue(Some(500), 600), overdue(Some(500), 601)), (0, 1));
@@ -195,14 +197,14 @@ mod tests {
         assert_eq!(has_newer[..3], [true, false, false]);
         assert!(!has_newer[4]);
         let check = |index: usize, end, horizon| {
-            let retention = Retention { end, now: 1000, horizon: Some(0) };
-            stays(&retention, &records[index], has_newer[index], horizon)
+            let rules = CleaningRules { end, now: 1000, horizon: Some(0) };
+            stays(&rules, &records[index], has_newer[index], horizon)
         };
         assert!(!check(0, 10, None));
         assert!(check(1, 10, Some(0)));
         assert!(check(2, 10, None));
         assert!(!check(3, 10, None), "it has no key");
-        assert!(check(3, 3, None), "it lies behind the pass");
+        assert!(check(3, 3, None), "it lies after the pass");
         assert!(check(4, 10, None), "the first pass keeps a tombstone");
         assert!(check(4, 10, Some(1001)));
         assert!(!check(4, 10, Some(1000)));

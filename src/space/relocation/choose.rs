@@ -15,7 +15,7 @@ const BATCH_OVERHEAD_BYTES: u64 = 96;
 const BURST_SEGMENTS: u64 = 16;
 
 /// A burst gains this part of a segment at least, or all that is to be gained. Each takes two new
-/// segments and a checkpoint, and makes small segments: if what it leaves behind were enough for
+/// segments and a checkpoint, and makes small segments: if what it leaves were enough for
 /// the next one, none would be the last.
 const LEAST_GAIN_PART: u64 = 16;
 
@@ -26,7 +26,7 @@ const BURST_BATCHES: u64 = 1 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Candidate {
     id: SegmentId,
-    /// All behind the header, which the segment of the survivors has too.
+    /// All after the header, which the segment of the survivors has too.
     frames_bytes: u64,
     live: Live,
 }
@@ -114,6 +114,10 @@ pub(super) fn victims(shared: &Shared) -> Result<Vec<SegmentId>, StorageError> {
         if found.is_some() || segment.id >= newest {
             total_bytes += segment.length_bytes;
         }
+        debug_assert!(
+            found.is_none_or(|live| live != Live::default()),
+            "only what lives is listed"
+        );
         if let Some(live) = found.filter(|_| segment.id < newest && !damaged.contains(&segment.id))
         {
             let frames_bytes = segment.length_bytes.saturating_sub(SEGMENT_HEADER_BYTES);
@@ -154,12 +158,14 @@ fn choose(mut candidates: Vec<Candidate>, aim: Aim) -> Vec<SegmentId> {
         if written + candidate.kept_bytes() > room_bytes {
             continue;
         }
+        assert!(candidate.kept_bytes() <= candidate.frames_bytes, "moving it gains something");
         written += candidate.kept_bytes();
         gained += candidate.gain_bytes();
         moved_bytes += candidate.live.bytes;
         moved_batches += candidate.live.batch_count;
         chosen.push(candidate.id);
     }
+    assert!(written <= room_bytes, "no more is written than there is room for");
     let least = excess_bytes.min(segment_bytes / LEAST_GAIN_PART);
     if gained < least { Vec::new() } else { chosen }
 }

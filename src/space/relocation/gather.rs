@@ -42,6 +42,7 @@ pub(super) fn survivors(
             shared.pipeline.live.forget();
         }
         for (partition, located) in held {
+            debug_assert_eq!(located.entry.location.segment, id, "it lies where it was looked for");
             let Some(handle) = partitions.get(&partition) else { continue };
             let lifetime = lifetimes.entry(partition);
             let lifetime = lifetime.or_insert_with(|| Lifetime::of(shared, handle));
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_goes_when_as_much_as_the_limit_is_behind_it_at_the_pace_so_far() {
+    fn a_batch_goes_when_as_much_as_the_limit_comes_after_it_at_the_pace_so_far() {
         let settings = [("retention.bytes", "1000"), ("retention.ms", "-1")];
         // Full after a minute: what was appended half a minute ago has another half.
         assert_eq!(expires_at(&settings, (1000, Some(60_000)), 130_000), 190_000);

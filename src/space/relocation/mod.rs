@@ -121,6 +121,7 @@ fn move_batches(shared: &Arc<Shared>, batches: &[Move]) -> Result<u64, StorageEr
         }
     }
     drop(pin);
+    assert!(moving.len() <= batches.len(), "nothing moves that was not chosen");
     if moving.is_empty() {
         return Ok(0);
     }
@@ -138,5 +139,6 @@ fn read_whole(shared: &Shared, one: &Move) -> Result<Bytes, StorageError> {
         what: "the checksum of the record batch does not match",
     };
     RecordBatch::parse(bytes.clone()).map_err(corrupt)?.verify_crc().map_err(corrupt)?;
+    assert_eq!(bytes.len() as u64, one.length_bytes(), "a batch moves as a whole");
     Ok(bytes)
 }
