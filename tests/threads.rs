@@ -48,7 +48,7 @@ fn an_engine_that_cannot_start_its_threads_is_not_opened_and_can_be_opened_at_on
         let engine = test.open();
         let partition = engine.topic("t").unwrap().partition(0).unwrap();
         assert_eq!(values_of(&engine, &partition), ["v"]);
-        assert!(engine.verify().unwrap().is_content());
+        assert!(engine.verify().unwrap().is_clean());
     }
     assert!(failures > 0, "every thread was started");
 }

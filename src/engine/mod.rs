@@ -69,7 +69,7 @@ use crate::write::groups::{
 /// let fetched = engine.fetch(&orders.partition(2)?, 0, FetchOptions::new())?;
 /// let record = fetched.records().next().expect("it was appended")?;
 /// assert_eq!(record.value.as_deref(), Some(&b"ordered"[..]));
-/// assert!(engine.verify()?.is_content());
+/// assert!(engine.verify()?.is_clean());
 /// engine.close()?;
 /// # std::fs::remove_dir_all(&directory)?;
 /// # }

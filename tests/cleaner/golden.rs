@@ -161,7 +161,7 @@ fn play(case: &Case) -> String {
         }
     }
     let report = player.engine().verify().expect("the index can be read");
-    if !report.is_content() && player.damaged.is_empty() {
+    if !report.is_clean() && player.damaged.is_empty() {
         let _ = writeln!(differences, "  verify: {report}");
     }
     differences

@@ -53,7 +53,7 @@ fn callbacks_may_submit_and_commit_whatever_the_outcome_they_were_given() {
     let after = ["after a buffered one", "after a refused one", "after a synced one"];
     assert_eq!(values[..3], after);
     assert_eq!(values[3..], [&["submitted"; 3][..], &["v"; 3]].concat());
-    assert!(engine.verify().unwrap().is_content());
+    assert!(engine.verify().unwrap().is_clean());
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn the_last_engine_may_be_dropped_in_a_callback() {
         let engine = reopen_once_it_ended(&test);
         let partition = engine.topic("t").unwrap().partition(0).unwrap();
         assert_eq!(log_end(&engine, &partition), committed as i64);
-        assert!(engine.verify().unwrap().is_content());
+        assert!(engine.verify().unwrap().is_clean());
     }
 }
 

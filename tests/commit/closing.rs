@@ -109,6 +109,6 @@ fn no_segment_is_freed_once_another_thread_has_closed_the_engine() {
         });
         assert!(files.removals.load(Ordering::SeqCst) > before);
         assert_eq!(files.late_removals.load(Ordering::SeqCst), 0);
-        assert!(test.open().verify().unwrap().is_content());
+        assert!(test.open().verify().unwrap().is_clean());
     }
 }

@@ -331,7 +331,7 @@ fn appends_topics_settings_syncs_checkpoints_and_a_close_go_on_beside_each_other
             let distinct: HashSet<_> = values_of(&engine, &partition).into_iter().collect();
             assert_eq!(distinct.len() as u64, acknowledged);
         }
-        assert!(engine.verify().unwrap().is_content());
+        assert!(engine.verify().unwrap().is_clean());
     }
 }
 
@@ -406,6 +406,6 @@ fn a_transaction_may_outlive_the_engine_and_is_then_committed_or_given_back() {
         let engine = test.open();
         let partition = engine.topic("t").unwrap().partition(0).unwrap();
         assert_eq!(engine.watermarks(&partition).unwrap().log_end, committed as i64);
-        assert!(engine.verify().unwrap().is_content());
+        assert!(engine.verify().unwrap().is_clean());
     }
 }

@@ -83,7 +83,7 @@ fn reopened(test: &TestEngine) -> Vec<String> {
     let read: Vec<_> = topic.partitions().iter().map(|p| values_of(&engine, p)).collect();
     assert_eq!(read[0], read[1]);
     append_to_all(&engine, &topic.partitions(), "again");
-    assert!(engine.verify().unwrap().is_content());
+    assert!(engine.verify().unwrap().is_clean());
     engine.close().unwrap();
     read[0].clone()
 }

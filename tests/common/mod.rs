@@ -100,7 +100,7 @@ pub fn offsets_of(engine: &Engine, partition: &Partition) -> Vec<i64> {
 /// Fails unless what must always hold does.
 pub fn assert_verified(engine: &Engine) {
     let report = engine.verify().expect("the index can be read");
-    assert!(report.is_content(), "{report}");
+    assert!(report.is_clean(), "{report}");
 }
 
 impl TestEngine {

@@ -45,7 +45,7 @@ impl World {
         self.engine = Some(engine);
         let observed = Observed::of(self.engine())?;
         let report = self.engine().verify().map_err(|error| error.to_string())?;
-        if !report.is_content() {
+        if !report.is_clean() {
             return Err(format!("verify is not content: {report}"));
         }
         let last = self.last_recovered();

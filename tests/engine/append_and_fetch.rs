@@ -42,7 +42,7 @@ fn a_transaction_over_several_partitions_is_read_back_before_and_after_a_reopen(
         assert_eq!(values, [Some(&b"a"[..]), None, Some(&b""[..])]);
         let keys: Vec<_> = audited.iter().map(|record| record.key.as_deref()).collect();
         assert_eq!(keys, [None, Some(&b"b"[..]), None]);
-        assert!(engine.verify().unwrap().is_content());
+        assert!(engine.verify().unwrap().is_clean());
     };
     check(&engine);
     engine.close().unwrap();

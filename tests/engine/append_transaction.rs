@@ -108,7 +108,7 @@ fn a_kill_takes_nothing_that_was_acknowledged_and_splits_nothing() {
         let engine = test.open();
         assert_eq!(engine.recovered().replayed_commits, 4 - checkpoint_behind);
         assert!(read_all(&engine).iter().all(|values| *values == expected));
-        assert!(engine.verify().unwrap().is_content());
+        assert!(engine.verify().unwrap().is_clean());
     }
 }
 
@@ -134,7 +134,7 @@ fn a_power_loss_leaves_whole_transactions_in_their_order_and_all_that_were_synce
         assert!(read.iter().all(|values| *values == read[0]));
         assert!((2..=4).contains(&read[0].len()));
         assert!(read[0].iter().enumerate().all(|(i, value)| value.starts_with(&format!("{i} "))));
-        assert!(engine.verify().unwrap().is_content());
+        assert!(engine.verify().unwrap().is_clean());
         lengths.push(read[0].len());
     }
     assert!(lengths.contains(&2) && lengths.iter().any(|length| *length > 2), "{lengths:?}");

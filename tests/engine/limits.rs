@@ -40,7 +40,7 @@ fn use_all(engine: &Engine) {
     engine.run_maintenance().unwrap();
     engine.clean().unwrap();
     assert!(values_of(engine, &partition).len() <= appended + 1);
-    assert!(engine.verify().unwrap().is_content());
+    assert!(engine.verify().unwrap().is_clean());
 }
 
 fn open_and_use(config: EngineConfig) -> bool {
@@ -53,7 +53,7 @@ fn open_and_use(config: EngineConfig) -> bool {
     use_all(&engine);
     engine.close().unwrap();
     let engine = test.open();
-    assert!(engine.verify().unwrap().is_content());
+    assert!(engine.verify().unwrap().is_clean());
     true
 }
 

@@ -77,7 +77,7 @@ fn a_log_append_time_batch_has_the_clock_of_the_engine_whatever_the_producer_sai
     let engine = test.open();
     let partition = engine.topic("t").unwrap().partition(0).unwrap();
     assert_eq!(timestamps_of(&engine, &partition), [NOW_MS + 7; 3]);
-    assert!(engine.verify().unwrap().is_content());
+    assert!(engine.verify().unwrap().is_clean());
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_wrong_maximum_timestamp_of_a_client_is_put_right() {
         assert_eq!(served.bytes()[16..], right[16..]);
         served.verify_crc().unwrap();
     }
-    assert!(engine.verify().unwrap().is_content());
+    assert!(engine.verify().unwrap().is_clean());
 }
 
 #[test]
@@ -250,5 +250,5 @@ fn a_client_that_claims_the_logs_time_keeps_its_maximum_and_the_engine_is_conten
     assert_eq!(stored.header().max_timestamp(), NOW_MS + 5);
     assert_eq!(timestamps_of(&engine, &partition), [NOW_MS]);
     let report = engine.verify().expect("the index can be read");
-    assert!(report.is_content(), "{report}");
+    assert!(report.is_clean(), "{report}");
 }

@@ -131,7 +131,7 @@ fn a_change_that_finds_the_disk_full_was_not_written_and_can_be_tried_again() {
         engine.close().unwrap();
         // It is there, and once.
         let engine = test.open();
-        assert!(engine.verify().unwrap().is_content());
+        assert!(engine.verify().unwrap().is_clean());
     }
 }
 
@@ -153,7 +153,7 @@ fn a_change_that_fails_half_way_is_unknown_and_one_after_the_halt_was_not_writte
             let halted = matches!(late, CreateTopicError::Storage(StorageError::Halted { .. }));
             assert!(halted && !late.is_retriable(), "{place}: {late}");
             drop(engine);
-            assert!(test.open().verify().unwrap().is_content());
+            assert!(test.open().verify().unwrap().is_clean());
         }
     }
 }

@@ -182,7 +182,7 @@ fn a_topic_that_is_made_anew_starts_at_zero_and_shows_nothing_of_the_old_one() {
         let new = engine.topic("t").unwrap().partition(0).unwrap();
         assert_eq!(values_of(&engine, &new), expected);
         let report = engine.verify().unwrap();
-        assert!(report.is_content(), "{:?}", report.problems);
+        assert!(report.is_clean(), "{:?}", report.problems);
         assert_eq!((report.partition_count, report.record_count), (1, 5));
     }
 }
@@ -229,7 +229,7 @@ fn a_deletion_that_is_killed_at_any_step_is_done_or_not_and_the_name_is_free_or_
         assert_ne!(new.topic().id(), old.id());
         assert!(values_of(&engine, &new).is_empty());
         assert_eq!(names(&engine), ["live", "t"]);
-        assert!(engine.verify().unwrap().is_content());
+        assert!(engine.verify().unwrap().is_clean());
         if !has_crashed {
             break;
         }
@@ -323,7 +323,7 @@ fn a_growth_that_is_killed_at_any_step_is_whole_or_absent() {
             let expected: &[&str] = if partition.index() < 3 { &["old", "new"] } else { &["new"] };
             assert_eq!(values_of(&engine, &partition), expected);
         }
-        assert!(engine.verify().unwrap().is_content());
+        assert!(engine.verify().unwrap().is_clean());
         seen.push(count);
         if !has_crashed {
             break;

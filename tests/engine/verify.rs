@@ -86,7 +86,7 @@ fn what_is_removed_before_its_turn_is_left_out_and_its_space_comes_back_meanwhil
     ];
     for (case, happening) in happenings.into_iter().enumerate() {
         let (report, _) = verify_beside(happening);
-        assert!(report.is_content(), "{case}: {report}");
+        assert!(report.is_clean(), "{case}: {report}");
         assert!(report.skipped_batch_count > 300, "{case}: {report}");
         assert!(report.batch_count >= 20, "{case}: {report}");
         let seen = report.batch_count + report.skipped_batch_count;

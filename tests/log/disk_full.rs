@@ -70,7 +70,7 @@ fn what_does_not_fit_is_not_written_and_the_same_transaction_fits_later() {
         for partition in engine.topic("t").unwrap().partitions() {
             assert_eq!(values_of(&engine, &partition), expected);
         }
-        assert!(engine.verify().unwrap().is_content());
+        assert!(engine.verify().unwrap().is_clean());
     }
 }
 
@@ -99,7 +99,7 @@ fn wherever_in_a_frame_the_disk_ends_nothing_of_the_frame_is_left() {
             assert_eq!(values_of(&engine, &partition), ["before", "behind"], "room={room}");
         }
         assert_eq!(engine.recovered().torn_bytes, 0);
-        assert!(engine.verify().unwrap().is_content());
+        assert!(engine.verify().unwrap().is_clean());
     }
 }
 
@@ -151,7 +151,7 @@ fn a_new_segment_that_does_not_fit_is_tried_again_later() {
     let engine = test.open();
     let partition = engine.topic("t").unwrap().partition(0).unwrap();
     assert_eq!(values_of(&engine, &partition), expected);
-    assert!(engine.verify().unwrap().is_content());
+    assert!(engine.verify().unwrap().is_clean());
 }
 
 // Commit log rule E5
@@ -216,7 +216,7 @@ fn an_engine_that_cannot_be_opened_for_lack_of_space_opens_unharmed_once_there_i
     let engine = test.open();
     let partition = engine.topic("t").unwrap().partition(0).unwrap();
     assert_eq!(values_of(&engine, &partition), ["v"]);
-    assert!(engine.verify().unwrap().is_content());
+    assert!(engine.verify().unwrap().is_clean());
 }
 
 #[test]

@@ -244,7 +244,7 @@ fn a_newest_file_that_was_truncated_to_nothing_loses_only_what_was_never_synced(
     assert!(values.iter().enumerate().all(|(i, value)| value.starts_with(&format!("{i} "))));
     assert_eq!(engine.leader_epoch(), 1);
     append(&engine, &the_partition(&engine), [Record::keyless("next")]);
-    assert!(engine.verify().unwrap().is_content());
+    assert!(engine.verify().unwrap().is_clean());
     engine.close().unwrap();
     let engine = test.open();
     assert_eq!(values_of(&engine, &the_partition(&engine)).len(), values.len() + 1);

@@ -34,7 +34,7 @@ fn what_was_committed_is_there_after_a_kill_and_a_later_commit_replaces_it() {
     let topic = engine.topic("t").unwrap().partitions();
     assert_eq!(engine.group_offset("g", &topic[0]).unwrap(), Some(offset(4, "")));
     assert_eq!(engine.group_offset("g", &topic[1]).unwrap(), Some(offset(i64::MAX, "m")));
-    assert!(engine.verify().unwrap().is_content());
+    assert!(engine.verify().unwrap().is_clean());
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn what_is_taken_away_stays_away_after_a_kill_and_nothing_else_goes() {
     assert_eq!(engine.group_offset("g", &topic[0]).unwrap(), None);
     assert_eq!(engine.group_offset("g", &topic[1]).unwrap(), Some(offset(1, "")));
     assert_eq!(engine.group_offsets("gg").unwrap().len(), 2);
-    assert!(engine.verify().unwrap().is_content());
+    assert!(engine.verify().unwrap().is_clean());
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn work(test: &TestEngine, engine: &Engine, told: &mut Told) {
 fn check(test: &TestEngine, told: &Told, name: &str) {
     let engine = test.builder().open().unwrap_or_else(|error| panic!("{name}: {error:?}"));
     let report = engine.verify().expect("the index can be read");
-    assert!(report.is_content(), "{name}: {report}");
+    assert!(report.is_clean(), "{name}: {report}");
     let Some(partitions) = partitions(&engine) else {
         assert_eq!(told.synced, [0; 3], "{name}: topics are gone");
         return;

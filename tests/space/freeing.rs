@@ -50,7 +50,7 @@ fn segment_files(test: &TestEngine) -> Vec<PathBuf> {
 /// Whether the engine can be opened and everything in it is right.
 fn is_sound(test: &TestEngine) -> bool {
     let Ok(engine) = test.builder().open() else { return false };
-    engine.verify().is_ok_and(|report| report.is_content())
+    engine.verify().is_ok_and(|report| report.is_clean())
 }
 
 /// Retention that no sync has seen, a round that frees, and a power loss.
@@ -84,7 +84,7 @@ fn f1_a_count_alone_never_lets_a_segment_go() {
         engine.close().unwrap();
         let engine = test.builder().broken(broken).open().unwrap();
         engine.run_maintenance().unwrap();
-        assert_eq!(engine.verify().unwrap().is_content(), sound);
+        assert_eq!(engine.verify().unwrap().is_clean(), sound);
     }
 }
 
@@ -111,7 +111,7 @@ fn delete_during_a_relocation(broken: BrokenRules, deletes_topic: bool) -> bool 
     settle(&test, &engine);
     drop(snapshot);
     assert_eq!(engine.metrics().corruptions, 0);
-    engine.verify().expect("it works").is_content()
+    engine.verify().expect("it works").is_clean()
 }
 
 #[test]

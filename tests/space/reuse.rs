@@ -319,7 +319,7 @@ fn f5_a_segment_in_which_any_reader_has_found_damage_is_not_written_over() {
         engine.list_offset(partition, query, Isolation::Uncommitted, visibility).is_err()
     };
     let clean = |engine: &Engine, partition: &Partition| engine.clean_partition(partition).is_err();
-    let verify = |engine: &Engine, _: &Partition| !engine.verify().unwrap().is_content();
+    let verify = |engine: &Engine, _: &Partition| !engine.verify().unwrap().is_clean();
     let readers: [Reader; 4] = [scan, look_up, clean, verify];
     for (at, reader) in readers.into_iter().enumerate() {
         assert_eq!(kept_after(false, reader), 1, "reader {at}");

@@ -140,7 +140,7 @@ fn a_partition_never_shows_records_of_neighbours_that_are_gone(place: &Place) {
         }
     }
     let report = engine.verify().unwrap();
-    assert!(report.is_content(), "{:?}", report.problems);
+    assert!(report.is_clean(), "{:?}", report.problems);
     assert_eq!((report.partition_count, report.record_count), (18, 18 * 70));
 }
 
@@ -157,7 +157,7 @@ fn deleting_what_is_empty_leaves_all_else_as_it_is(place: &Place) {
     let engine = place.open();
     let kept = engine.topic("kept").unwrap().partition(0).unwrap();
     assert_eq!(values_of(&engine, &kept), ["v", "w"]);
-    assert!(engine.verify().unwrap().is_content());
+    assert!(engine.verify().unwrap().is_clean());
 }
 
 // By what is found; `benches/fetch.rs` has the times.
@@ -305,7 +305,7 @@ fn every_mix_of_checkpoints_and_kills_is_replayed_to_the_same_end(place: &Place)
         for partition in engine.topic("t").unwrap().partitions() {
             assert_eq!(values_of(&engine, &partition), expected);
         }
-        assert!(engine.verify().unwrap().is_content());
+        assert!(engine.verify().unwrap().is_clean());
     }
 }
 

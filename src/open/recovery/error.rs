@@ -24,7 +24,7 @@ pub enum OpenError {
     UnknownFormat {
         /// The file that tells the format.
         path: PathBuf,
-        /// What it says, cut if it is long.
+        /// What it says, shortened if it is long.
         found: String,
     },
     /// There is an index, but not the file that tells whose.

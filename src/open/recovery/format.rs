@@ -77,6 +77,8 @@ impl Format {
     pub(super) fn begin(&self, files: &dyn Files, directory: &Path) -> Result<(), OpenError> {
         let path = directory.join(NEXT_NAME);
         let text = format!("tidelog format {}\nengine {}\n", self.version, self.engine);
+        assert_eq!(Self::parse(&text), Some(*self), "what is written can be read");
+        assert!(text.len() < MAX_BYTES, "what is written is read as a whole");
         let write = || {
             // What an earlier try left may have had an error: it is not written again (rule E4).
             if files.list(directory)?.iter().any(|name| name == NEXT_NAME) {

@@ -63,8 +63,9 @@ fn check_strays(
     report: &mut VerifyReport,
 ) -> Result<(), StorageError> {
     for family in [Family::Batches, Family::Index, Family::Producers, Family::Aborted] {
+        debug_assert!(known.is_sorted(), "a scan gives keys in their order");
         let mut from = Vec::new();
-        // One seek a partition: behind each known one, the next entry tells whether one is between.
+        // One seek a partition: after each known one, the next entry tells whether one is between.
         loop {
             let mut found: Option<Vec<u8>> = None;
             store.scan(family, &from, &[0xff; 13], Direction::Forward, &mut |key, _| {
@@ -138,13 +139,19 @@ impl Check<'_> {
             }
             ControlFlow::Continue(())
         })?;
+        debug_assert!(
+            located.is_sorted_by(|one, next| one.last_offset < next.last_offset),
+            "a scan gives keys in their order"
+        );
         located.iter().for_each(|batch| self.check_entry(batch, report));
         let mut rest = &located[..];
         while !rest.is_empty() {
-            let (piece, behind) = rest.split_at(piece_len(rest));
+            let (piece, after) = rest.split_at(piece_len(rest));
+            assert!(!piece.is_empty(), "each piece takes the reading on");
             self.check_piece(piece, report)?;
-            rest = behind;
+            rest = after;
         }
+        assert_eq!(self.sums.batch_count, located.len() as u64, "each batch is counted");
         self.check_sums(report);
         self.check_producers(report)?;
         self.check_aborted(&located, report)?;

@@ -24,7 +24,7 @@ impl Check<'_> {
                     oldest = [oldest, open].into_iter().flatten().min();
                     let last = row.batches().last().map(|batch| batch.last_offset);
                     if open.max(last).is_some_and(|offset| offset >= self.row.log_end) {
-                        let what = "a producer has written behind the log's end";
+                        let what = "a producer has written beyond the log's end";
                         report.note(self.problem(self.row.log_end, what));
                     }
                 }
@@ -39,7 +39,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Every aborted transaction that is told of has its marker: a reader would else skip what its
+    /// Every aborted transaction that is listed has its marker: a reader would else skip what its
     /// producer commits later.
     pub(super) fn check_aborted(
         &self,
@@ -59,7 +59,7 @@ impl Check<'_> {
                         is_control && entry.record_count == 1
                     };
                     if !found.is_ok_and(is_marker) {
-                        let what = "an aborted transaction is told of, and has no marker";
+                        let what = "an aborted transaction is listed, and has no marker";
                         report.note(self.problem(marker, what));
                     }
                 }

@@ -30,7 +30,7 @@ pub struct VerifyReport {
 impl VerifyReport {
     /// Whether nothing is wrong.
     #[must_use]
-    pub fn is_content(&self) -> bool {
+    pub fn is_clean(&self) -> bool {
         self.problem_count == 0
     }
 
@@ -39,6 +39,7 @@ impl VerifyReport {
         if self.problems.len() < MAX_LISTED_PROBLEMS {
             self.problems.push(problem);
         }
+        assert!(self.problems.len() as u64 <= self.problem_count, "each is counted");
     }
 }
 
