@@ -104,7 +104,8 @@ pub fn free_doomed(shared: &Shared) -> Result<Freed, StorageError> {
         };
         assert!(id < pipeline.applied().segment, "the log goes on after what is freed (F1)");
         let is_synced = covered <= pipeline.log.synced();
-        let takes_any = pipeline.broken().breaks(Rule::F1IndexAtCheckpoint);
+        let takes_any = pipeline.broken().breaks(Rule::F1IndexAtCheckpoint)
+            || pipeline.broken().breaks(Rule::S4SyncFirst);
         assert!(is_synced || takes_any, "what a checkpoint covers is synced (S4)");
         debug_assert!(is_unnamed(pipeline, id), "the index names nothing in what is freed (F1)");
         let result = shared.while_held(|| pipeline.log.free_segment(id));
@@ -128,7 +129,8 @@ pub fn free_doomed(shared: &Shared) -> Result<Freed, StorageError> {
 /// Whether the index, as far as it can be read, names no batch of a segment.
 fn is_unnamed(pipeline: &Pipeline, id: SegmentId) -> bool {
     let named = named_among(&*pipeline.store, &BTreeSet::from([id]));
-    pipeline.broken().breaks(Rule::F1LookUp) || named.is_ok_and(|named| named.is_empty())
+    let is_named = named.is_ok_and(|named| !named.is_empty());
+    !is_named || pipeline.broken().breaks(Rule::F1LookUp)
 }
 
 /// Gives back those of the files that are kept to be written over which the log will not need until

@@ -18,3 +18,4 @@ mod topics;
 mod unpacked_bytes;
 mod verify;
 mod watermarks;
+mod wrong_clock;

@@ -7,3 +7,4 @@ mod broken_files;
 mod disk_full;
 mod lock_and_format;
 mod real_files;
+mod rolling;

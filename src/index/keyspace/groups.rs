@@ -78,8 +78,7 @@ impl GroupRow {
 /// If the name is longer than [`MAX_GROUP_BYTES`].
 #[must_use]
 pub fn group_prefix(group: &str) -> Vec<u8> {
-    assert!(group.len() <= MAX_GROUP_BYTES, "the length of a group is checked before");
-    let length = u16::try_from(group.len()).expect("it is below the limit");
+    let length = u16::try_from(group.len()).expect("the length of a group is checked before");
     [&length.to_be_bytes(), group.as_bytes()].concat()
 }
 

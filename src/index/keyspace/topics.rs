@@ -31,7 +31,6 @@ impl TopicRow {
     /// The value.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        debug_assert!(!self.partitions.is_empty(), "a topic has a partition");
         let stored = Stored {
             version: VERSION,
             id: self.id.to_string(),

@@ -158,7 +158,6 @@ fn choose(mut candidates: Vec<Candidate>, aim: Aim) -> Vec<SegmentId> {
         if written + candidate.kept_bytes() > room_bytes {
             continue;
         }
-        assert!(candidate.kept_bytes() <= candidate.frames_bytes, "moving it gains something");
         written += candidate.kept_bytes();
         gained += candidate.gain_bytes();
         moved_bytes += candidate.live.bytes;

@@ -75,6 +75,11 @@ impl Catalog {
                 let what = "the topic's configuration is not valid";
                 Corruption::in_store(Family::Topics.name(), name.as_str().as_bytes(), what)
             })?;
+            if catalog.taken_by(&name).is_some() || catalog.topic_by_id(row.id).is_some() {
+                let what = "another topic has its id, or a name that is too similar";
+                let key = name.as_str().as_bytes();
+                return Err(Corruption::in_store(Family::Topics.name(), key, what).into());
+            }
             catalog.insert(Topic::new(name, row.id, settings, cells));
         }
         if let Some(id) = rows.keys().next() {

@@ -1,7 +1,7 @@
 //! A segment that is left while a sync runs: what it got meanwhile is synced before anything later counts (W5, W6).
 #![expect(clippy::unwrap_used, reason = "tests fail loudly")]
 
-mod common;
+use crate::common;
 
 use common::{TestEngine, append, offsets_of, one_partition};
 use tidelog::io::simulated::PowerLoss;

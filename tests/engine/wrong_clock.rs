@@ -1,7 +1,7 @@
 //! One wrong reading of the clock does no lasting harm: times beyond now count as now.
 #![expect(clippy::unwrap_used, reason = "tests fail loudly")]
 
-mod common;
+use crate::common;
 
 use std::time::Duration;
 
