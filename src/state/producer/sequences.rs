@@ -7,6 +7,9 @@ use std::fmt;
 use crate::base::types::{NO_SEQUENCE, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs};
 use crate::index::keyspace::{ProducerRow, SequencedBatch};
 
+/// A clock that steps back by no more than an hour was not wrong for long.
+const TOLERATED_STEP_MS: i64 = 3_600_000;
+
 /// A batch of a producer before it has offsets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewBatch {
@@ -193,7 +196,10 @@ impl ProducerState {
     /// The state where a time beyond now counts as now: it was read from a wrong clock.
     #[must_use]
     pub fn at_most(mut self, now_ms: TimestampMs) -> Self {
-        self.row.last_time = self.row.last_time.min(now_ms);
+        // A small step back is left alone: it passes by itself, and what is stored says the same.
+        if self.row.last_time.saturating_sub(now_ms) > TOLERATED_STEP_MS {
+            self.row.last_time = now_ms;
+        }
         self
     }
 
