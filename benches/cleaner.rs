@@ -112,7 +112,7 @@ impl Records {
 /// Appends so many of the records.
 fn fill(engine: &Engine, partition: &Partition, records: &mut Records, record_count: u64) {
     let mut producer = (records.kind == Kind::Transactions).then(|| {
-        engine.transactional_producer("bench", Duration::from_secs(60)).expect("an id is left")
+        engine.producers().transactional("bench", Duration::from_secs(60)).expect("an id is left")
     });
     let mut transactions = 0;
     let end = records.index + record_count;
@@ -175,14 +175,14 @@ fn clean_at(kind: (Kind, &str), percent: u64, total_bytes: u64, rounds: u64) {
         let dirty_count = if kind == Kind::MostlyClean { record_count / 10 } else { record_count };
         if record_count > dirty_count {
             fill(&engine, &partition, &mut records, record_count - dirty_count);
-            engine.clean_partition(&partition).expect("it is clean now");
+            engine.cleaner().clean_partition(&partition).expect("it is clean now");
         }
         fill(&engine, &partition, &mut records, dirty_count);
         let log = directory.path().join("engine/log");
         read_and_sum(&log);
         read.push(read_and_sum(&log));
         let watch = Stopwatch::start();
-        let done = engine.clean_partition(&partition).expect("it is clean now");
+        let done = engine.cleaner().clean_partition(&partition).expect("it is clean now");
         cleaned.push(watch.elapsed());
         engine.sync().expect("it is synced");
         synced.push(watch.elapsed());
@@ -235,7 +235,7 @@ fn appends_beside(percent: u64, total_bytes: u64) {
     let is_over = AtomicBool::new(false);
     let (beside, beside_time) = std::thread::scope(|scope| {
         let cleaner = scope.spawn(|| {
-            engine.clean_partition(&compacted).expect("it is clean now");
+            engine.cleaner().clean_partition(&compacted).expect("it is clean now");
             is_over.store(true, Ordering::SeqCst);
         });
         let watch = Stopwatch::start();

@@ -131,7 +131,7 @@ fn round(total_bytes: u64, pool: &[Bytes]) -> Round {
     let [gone, kept] = ["gone", "kept"].map(|name| topic(&engine, name, &[forever]));
     // What is appended meanwhile goes by size, in whole segments, so that it takes no part in this.
     let appended = topic(&engine, "appended", &[forever, ("retention.bytes", "1073741824")]);
-    let pause = engine.pause_cleaner();
+    let pause = engine.cleaner().pause();
     fill_compacted(&engine, &compacted, total_bytes);
     let batch_count = total_bytes / pool[0].len() as u64;
     for index in 0..batch_count {

@@ -66,7 +66,7 @@ fn idempotent_beside_plain(engine: &Engine, records: usize, count: usize, turns:
     let name = format!("batches-{records}");
     let topic = engine.create_topic(&name, config.expect("legal")).expect("it is made");
     let [plain, idempotent] = [0, 1].map(|index| topic.partition(index).expect("it has two"));
-    let producer_id = engine.new_producer_id().expect("an id");
+    let producer_id = engine.producers().new_id().expect("an id");
     let (mut sequence, mut of_plain, mut of_idempotent) = (0, Vec::new(), Vec::new());
     for turn in 0..turns {
         let ours = encode(count, records, Some((producer_id, &mut sequence)));
@@ -98,7 +98,7 @@ fn end_over_partitions(engine: &Engine, partition_count: u32) {
     let topic = engine.create_topic("hundred", TopicConfig::new(partition_count));
     let partitions = topic.expect("it is made").partitions();
     let minute = Duration::from_secs(60);
-    let mut producer = engine.transactional_producer("bench", minute).expect("an id");
+    let mut producer = engine.producers().transactional("bench", minute).expect("an id");
     let mut times = Vec::new();
     let before = engine.metrics();
     let turns = 50;

@@ -50,9 +50,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     append.commit(Durability::Sync)?;
 
     let before = table(&engine, &partition)?;
-    let plan = engine.cleaner_plan(&partition)?;
+    let plan = engine.cleaner().plan(&partition)?;
     println!("{} bytes can be cleaned, due: {}", plan.cleanable_bytes, plan.is_due);
-    let pass = engine.clean_partition(&partition)?.ok_or("a pass was due")?;
+    let pass = engine.cleaner().clean_partition(&partition)?.ok_or("a pass was due")?;
     println!("{} records of {} keys are gone", pass.removed_records, pass.key_count);
 
     // Two prices and the tombstone are left; offsets are as they were, and so is the table.

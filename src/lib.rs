@@ -34,15 +34,16 @@ pub use base::types::{
 pub use commit::Ticket;
 pub use config::{EngineConfig, Maintenance, TopicConfig, TopicSettings};
 pub use engine::handles::{
-    IdempotentProducer, ProduceError, ProducerTransaction, TransactionalProducer,
+    Consumer, ConsumerError, ConsumerRecord, IdempotentProducer, OffsetReset, ProduceError,
+    ProducerTransaction, TransactionalProducer,
 };
 pub use engine::maintenance::MaintenanceStep;
-pub use engine::{Engine, EngineBuilder};
+pub use engine::{Cleaner, ConsumerGroup, Engine, EngineBuilder, ProducerManager};
 pub use open::recovery::{OpenError, Recovered};
 pub use open::verify::VerifyReport;
 pub use read::describe::{LogSpace, PartitionDescription, TopicDescription};
-pub use read::fetch::{FetchError, FetchOptions, Fetched};
-pub use read::listen::Listening;
+pub use read::fetch::{FetchError, FetchOptions, Fetched, FirstBatch};
+pub use read::listen::{Listening, WaitFor};
 pub use read::offsets::{FoundOffset, ListOffsetError, OffsetQuery};
 pub use read::scan::{Scan, ScanError, ScannedRecord, Snapshot};
 pub use record::partitioner::Partitioner;
@@ -54,11 +55,11 @@ pub use state::partition::EpochEnd;
 pub use state::producer::{AbortedTransaction, SequenceError};
 pub use write::append::{
     AppendError, AppendErrorKind, AppendTransaction, CommitError, Committed, CommittedBatch,
-    NotWritten, Refusal,
+    FirstSequence, NotWritten, Refusal,
 };
 pub use write::groups::GroupError;
 pub use write::producer_transaction::{
-    ExpireReport, InitProducer, ProducerDescription, ProducerError, ProducerTransactionDescription,
-    StagedOffset,
+    ExpireReport, GroupMembership, InitProducer, ProducerDescription, ProducerError,
+    ProducerTransactionDescription, StagedOffset,
 };
 pub use write::topics::{AddPartitionsError, AlterTopicError, CreateTopicError, DeleteTopicError};

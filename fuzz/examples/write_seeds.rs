@@ -105,7 +105,7 @@ fn run_transactions(engine: &Engine, topic: &Topic) {
     let minute = Duration::from_secs(60);
     let record = || vec![Record::new("k", "v").timestamp(NOW_MS)];
     let [a, b] = [0, 1].map(|index| topic.partition(index).expect("it has three"));
-    let mut producer = engine.transactional_producer("billing", minute).expect("it is given");
+    let mut producer = engine.producers().transactional("billing", minute).expect("it is given");
     for is_kept in [true, false] {
         let mut transaction = producer.begin();
         transaction.append([(&a, record()), (&b, record())]).expect("it is appended");
@@ -113,7 +113,7 @@ fn run_transactions(engine: &Engine, topic: &Topic) {
     }
     let mut transaction = producer.begin();
     transaction.append([(&a, record())]).expect("it is appended");
-    let offset = GroupOffset { offset: 3, leader_epoch: -1, metadata: "m".to_owned() };
+    let offset = GroupOffset::new(3).metadata("m");
     transaction.send_offsets("readers", vec![(b, offset)]).expect("they are staged");
     // The process ends in the middle of it.
     std::mem::forget(transaction);

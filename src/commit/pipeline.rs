@@ -135,6 +135,12 @@ impl Pipeline {
         !work.is_over
     }
 
+    /// Ends the wait of the maintenance thread in [`Pipeline::wait_for_work`].
+    pub fn request_work(&self) {
+        self.work.lock().is_due = true;
+        self.work_changed.notify_all();
+    }
+
     /// Ends every [`Pipeline::wait_for_work`].
     pub fn end_work(&self) {
         self.work.lock().is_over = true;

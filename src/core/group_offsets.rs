@@ -22,6 +22,9 @@ pub struct GroupOffset {
     pub metadata: String,
 }
 
+/// The leader epoch of an offset that was committed without one.
+const NO_LEADER_EPOCH: LeaderEpoch = -1;
+
 /// An offset below 0 is none: Kafka's protocol lets clients commit it all the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NegativeOffset {
@@ -60,6 +63,26 @@ pub enum TooLong {
 }
 
 impl GroupOffset {
+    /// An offset without a leader epoch and without metadata.
+    #[must_use]
+    pub fn new(offset: Offset) -> Self {
+        Self { offset, leader_epoch: NO_LEADER_EPOCH, metadata: String::new() }
+    }
+
+    /// The same with the leader epoch of the record before it.
+    #[must_use]
+    pub fn leader_epoch(mut self, leader_epoch: LeaderEpoch) -> Self {
+        self.leader_epoch = leader_epoch;
+        self
+    }
+
+    /// The same with what the client wants to know with it.
+    #[must_use]
+    pub fn metadata(mut self, metadata: impl Into<String>) -> Self {
+        self.metadata = metadata.into();
+        self
+    }
+
     /// The row of an offset that is requested in this commit.
     #[must_use]
     pub fn row(&self, commit_time: TimestampMs, requested_by: CommitSequence) -> GroupRow {

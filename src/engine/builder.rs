@@ -92,13 +92,15 @@ impl EngineBuilder {
     /// Opens the engine, or makes it where there is none.
     ///
     /// # Errors
-    /// [`OpenError`]; log and index are as they were.
-    ///
-    /// # Panics
-    /// If no store is set in a build without RocksDB.
+    /// [`OpenError`]; log and index are as they were. [`OpenError::NoStore`] in a build without
+    /// the feature `rocksdb`, unless a store is set.
     pub fn open(self) -> Result<Engine, OpenError> {
+        let store = match self.store {
+            Some(store) => store,
+            None => default_store(&self.config)?,
+        };
         let options = OpenOptions {
-            store: self.store.unwrap_or_else(|| default_store(&self.config)),
+            store,
             directory: self.directory,
             log_directory: self.log_directory,
             config: self.config,
@@ -117,13 +119,13 @@ impl EngineBuilder {
 }
 
 #[cfg(feature = "rocksdb")]
-fn default_store(config: &EngineConfig) -> Arc<dyn OpenStore> {
-    Arc::new(crate::index::store::RocksOpener::new(config.block_cache_bytes))
+fn default_store(config: &EngineConfig) -> Result<Arc<dyn OpenStore>, OpenError> {
+    Ok(Arc::new(crate::index::store::RocksOpener::new(config.block_cache_bytes)))
 }
 
 #[cfg(not(feature = "rocksdb"))]
-fn default_store(_config: &EngineConfig) -> Arc<dyn OpenStore> {
-    panic!("this build has no RocksDB: set a store with `EngineBuilder::store`")
+fn default_store(_config: &EngineConfig) -> Result<Arc<dyn OpenStore>, OpenError> {
+    Err(OpenError::NoStore)
 }
 
 fn random_seed() -> u64 {

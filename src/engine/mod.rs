@@ -2,6 +2,7 @@
 
 mod builder;
 mod cleaning;
+mod groups;
 pub mod handles;
 pub mod maintenance;
 mod producers;
@@ -9,6 +10,9 @@ mod reading;
 mod topics;
 
 pub use builder::EngineBuilder;
+pub use cleaning::Cleaner;
+pub use groups::ConsumerGroup;
+pub use producers::ProducerManager;
 
 use std::fmt;
 use std::path::Path;
@@ -23,14 +27,12 @@ use builder::shut;
 use crate::base::callback;
 use crate::base::error::StorageError;
 use crate::base::metrics::Metrics;
-use crate::base::types::{Offset, TimestampMs, TopicId};
+use crate::base::types::Offset;
 use crate::commit::{Effects, Ticket};
 use crate::config::EngineConfig;
-use crate::core::{GroupOffset, Shared, check_offsets};
+use crate::core::Shared;
 use crate::engine::maintenance::{MaintenanceStep, run_step};
-#[cfg(feature = "rocksdb")]
-use crate::open::recovery::OpenError;
-use crate::open::recovery::{Recovered, end_session};
+use crate::open::recovery::{OpenError, Recovered, end_session};
 use crate::open::verify::{VerifyReport, verify};
 use crate::read::listen::tell_all;
 use crate::space::checkpoint;
@@ -39,10 +41,6 @@ use crate::space::retention::{
 };
 use crate::state::catalog::Partition;
 use crate::write::append::AppendTransaction;
-use crate::write::groups::{
-    GroupError, Which, commit_group_offsets, group_offset, group_offsets, groups,
-    remove_group_offsets,
-};
 
 /// An open engine. Cheap to clone; all clones are the same engine.
 ///
@@ -92,8 +90,8 @@ impl Engine {
     /// Opens the engine in a directory, or makes it there. One process at a time can.
     ///
     /// # Errors
-    /// [`OpenError`]; log and index are as they were.
-    #[cfg(feature = "rocksdb")]
+    /// [`OpenError`]; log and index are as they were. [`OpenError::NoStore`] in a build without
+    /// the feature `rocksdb`.
     pub fn open(directory: impl AsRef<Path>, config: EngineConfig) -> Result<Self, OpenError> {
         Self::builder(directory).config(config).open()
     }
@@ -195,96 +193,6 @@ impl Engine {
     pub fn run_retention(&self) -> Result<RetentionReport, StorageError> {
         self.shared().check_open()?;
         run_retention(self.shared())
-    }
-
-    /// Commits offsets of a consumer group: all of them or none, buffered. Of one partition twice
-    /// the last counts. They go with their topics.
-    ///
-    /// # Errors
-    /// [`GroupError`]: a name that is too long, a negative offset, a topic that is gone, or the
-    /// storage.
-    pub fn commit_group_offsets(
-        &self,
-        group: &str,
-        offsets: Vec<(Partition, GroupOffset)>,
-    ) -> Result<(), GroupError> {
-        check_offsets(&offsets).map_err(GroupError::NegativeOffset)?;
-        commit_group_offsets(self.shared(), group, offsets)
-    }
-
-    /// Commits offsets as a client of the Kafka protocol has sent them: negative ones are kept as
-    /// they are, because Kafka keeps them.
-    ///
-    /// # Errors
-    /// As [`Engine::commit_group_offsets`], but for negative offsets.
-    pub fn commit_group_offsets_as_sent(
-        &self,
-        group: &str,
-        offsets: Vec<(Partition, GroupOffset)>,
-    ) -> Result<(), GroupError> {
-        commit_group_offsets(self.shared(), group, offsets)
-    }
-
-    /// What a consumer group has committed of a partition, if anything.
-    ///
-    /// # Errors
-    /// [`GroupError`]: a name that is too long, or the storage.
-    pub fn group_offset(
-        &self,
-        group: &str,
-        partition: &Partition,
-    ) -> Result<Option<GroupOffset>, GroupError> {
-        group_offset(self.shared(), group, partition)
-    }
-
-    /// All that a consumer group has committed.
-    ///
-    /// # Errors
-    /// As [`Engine::group_offset`].
-    pub fn group_offsets(&self, group: &str) -> Result<Vec<(Partition, GroupOffset)>, GroupError> {
-        group_offsets(self.shared(), group)
-    }
-
-    /// The consumer groups that have committed something, in no order that means anything.
-    ///
-    /// # Errors
-    /// [`GroupError`]: the storage.
-    pub fn groups(&self) -> Result<Vec<String>, GroupError> {
-        groups(self.shared())
-    }
-
-    /// Forgets what a consumer group has committed of these partitions; tells of how many.
-    ///
-    /// # Errors
-    /// As [`Engine::group_offset`].
-    pub fn remove_group_offsets(
-        &self,
-        group: &str,
-        partitions: Vec<Partition>,
-    ) -> Result<usize, GroupError> {
-        remove_group_offsets(self.shared(), group, Which::Of(partitions))
-    }
-
-    /// Forgets all that a consumer group has committed; tells of how many partitions.
-    ///
-    /// # Errors
-    /// As [`Engine::group_offset`].
-    pub fn remove_group(&self, group: &str) -> Result<usize, GroupError> {
-        remove_group_offsets(self.shared(), group, Which::All)
-    }
-
-    /// Forgets what a consumer group has committed at this time of day or before, but for the
-    /// partitions of some topics; tells of how many.
-    ///
-    /// # Errors
-    /// As [`Engine::group_offset`].
-    pub fn expire_group_offsets(
-        &self,
-        group: &str,
-        committed_until: TimestampMs,
-        except: Vec<TopicId>,
-    ) -> Result<usize, GroupError> {
-        remove_group_offsets(self.shared(), group, Which::CommittedUntil(committed_until, except))
     }
 
     /// Makes everything that was committed so far survive power loss.

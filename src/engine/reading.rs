@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Engine;
 use crate::base::types::{Isolation, LeaderEpoch, Offset, Visibility, Watermarks};
 use crate::read::fetch::{FetchError, FetchOptions, Fetched, fetch};
-use crate::read::listen::{Listening, listen, wait_for_data};
+use crate::read::listen::{Listening, WaitFor, listen, wait_for_data};
 use crate::read::offsets::{FoundOffset, ListOffsetError, OffsetQuery, list_offset};
 use crate::read::scan::{Snapshot, snapshot};
 use crate::state::catalog::Partition;
@@ -168,6 +168,12 @@ impl Engine {
     /// dropped. It may be called once too often, never too seldom: look after registering, then
     /// wait.
     ///
+    /// The listener runs on the thread that has published the commit, which does no other work
+    /// until it returns. It must be short, and must not wait for a commit of its own: a listener
+    /// that calls [`Ticket::wait`](crate::Ticket::wait) or
+    /// [`AppendTransaction::commit`](crate::AppendTransaction::commit) waits for the thread that it
+    /// holds up, for ever. [`submit`](crate::AppendTransaction::submit) without a wait is fine.
+    ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # #[cfg(feature = "rocksdb")] {
@@ -203,27 +209,28 @@ impl Engine {
         listen(self.shared(), partitions, listener)
     }
 
-    /// Blocks until one of the partitions has records at or behind its offset, or a topic is gone,
-    /// or the engine is closed, or the time is over; tells whether it was one of the first two.
+    /// Blocks until a fetch of one of what is wanted would return records, or would fail because
+    /// its topic is gone or its offset below the log start; or the engine is closed, or the time is
+    /// over. Returns whether it was one of the first two.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # #[cfg(feature = "rocksdb")] {
     /// # let name = format!("tidelog-doc-wait-{}", std::process::id());
     /// # let directory = std::env::temp_dir().join(name);
-    /// use tidelog::{Durability, Engine, EngineConfig, Record, TopicConfig, Visibility};
+    /// use tidelog::{Durability, Engine, EngineConfig, Record, TopicConfig, WaitFor};
     ///
     /// # let engine = Engine::open(&directory, EngineConfig::default())?;
     /// use std::time::Duration;
     ///
     /// let partition = engine.create_topic("orders", TopicConfig::new(1))?.partition(0)?;
-    /// let wanted = [(partition.clone(), 0)];
-    /// assert!(!engine.wait_for_data(&wanted, Visibility::Applied, Duration::from_millis(1)));
+    /// let wanted = [WaitFor::new(&partition, 0)];
+    /// assert!(!engine.wait_for_data(&wanted, Duration::from_millis(1)));
     ///
     /// let mut append = engine.append_transaction();
     /// append.records(&partition, [Record::keyless("v")])?;
     /// let ticket = append.submit(Durability::Buffered)?;
-    /// assert!(engine.wait_for_data(&wanted, Visibility::Applied, Duration::from_secs(60)));
+    /// assert!(engine.wait_for_data(&wanted, Duration::from_secs(60)));
     /// ticket.wait()?;
     /// # engine.close()?;
     /// # std::fs::remove_dir_all(&directory)?;
@@ -232,13 +239,8 @@ impl Engine {
     /// # }
     /// ```
     #[must_use]
-    pub fn wait_for_data(
-        &self,
-        wanted: &[(Partition, Offset)],
-        visibility: Visibility,
-        timeout: Duration,
-    ) -> bool {
-        wait_for_data(self.shared(), wanted, visibility, timeout)
+    pub fn wait_for_data(&self, wanted: &[WaitFor], timeout: Duration) -> bool {
+        wait_for_data(self.shared(), wanted, timeout)
     }
 
     /// One instant over all partitions, to be scanned.

@@ -9,7 +9,7 @@ use crate::state::catalog::Topic;
 use crate::write::topics::{
     AddPartitionsError, AlterTopicError, Alteration, CreateTopicError, DeleteTopicError,
     add_partitions, alter_topic, check_add_partitions, check_new_topic, create_topic, delete_topic,
-    delete_topic_by_id,
+    delete_topic_by_id, open_or_create_topic,
 };
 
 impl Engine {
@@ -46,6 +46,38 @@ impl Engine {
         config: TopicConfig,
     ) -> Result<Topic, CreateTopicError> {
         create_topic(self.shared(), name.as_ref(), config)
+    }
+
+    /// The topic of this name; makes it where there is none. One that exists is returned as it is,
+    /// whatever `config` says: so a program can begin the same way whenever it is run.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[cfg(feature = "rocksdb")] {
+    /// # let name = format!("tidelog-doc-open-or-create-{}", std::process::id());
+    /// # let directory = std::env::temp_dir().join(name);
+    /// use tidelog::{Engine, EngineConfig, TopicConfig};
+    ///
+    /// # let engine = Engine::open(&directory, EngineConfig::default())?;
+    /// let orders = engine.open_or_create_topic("orders", TopicConfig::new(3))?;
+    /// let again = engine.open_or_create_topic("orders", TopicConfig::new(5))?;
+    /// assert_eq!(again.id(), orders.id());
+    /// assert_eq!(again.partition_count(), 3);
+    /// # engine.close()?;
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Engine::create_topic`], but for a name that exists.
+    pub fn open_or_create_topic(
+        &self,
+        name: impl AsRef<str>,
+        config: TopicConfig,
+    ) -> Result<Topic, CreateTopicError> {
+        open_or_create_topic(self.shared(), name.as_ref(), &config)
     }
 
     /// What [`Engine::create_topic`] would refuse, without making anything.

@@ -99,10 +99,7 @@ fn look_up(
 ) -> Result<Option<FoundOffset>, StorageError> {
     let _pin = shared.pin();
     let marks = shared.watermarks(partition, visibility);
-    let bound = match isolation {
-        Isolation::Committed => marks.last_stable,
-        Isolation::Uncommitted => marks.high_watermark,
-    };
+    let bound = marks.readable_end(isolation);
     let place = |offset| {
         let leader_epoch = partition.cell().read(|state| state.epoch_at(offset));
         let leader_epoch = leader_epoch.unwrap_or(shared.session.leader_epoch);

@@ -29,7 +29,7 @@ fn flip(test: &TestEngine, text: &str) {
 /// Bytes that the cleaner reads in a round that finds damage.
 fn read_bytes(engine: &Engine, partition: &Partition) -> u64 {
     let before = engine.metrics().cleaner_read_bytes;
-    let cleaned = engine.clean_partition(partition);
+    let cleaned = engine.cleaner().clean_partition(partition);
     let is_told = matches!(cleaned, Err(CleanError::Storage(StorageError::Corruption(_))));
     assert!(is_told, "{cleaned:?}");
     engine.metrics().cleaner_read_bytes - before
@@ -47,22 +47,22 @@ fn as_long_as_a_batch_is_damaged_a_round_reads_that_batch_alone() {
             append(&engine, &partition, [Record::new(index.to_string(), value)]);
         }
         if is_clean {
-            assert!(engine.clean_partition(&partition).unwrap().unwrap().is_finished);
+            assert!(engine.cleaner().clean_partition(&partition).unwrap().unwrap().is_finished);
             append(&engine, &partition, [Record::new("0", "newer")]);
         }
         flip(&test, "damaged soon");
         assert!(read_bytes(&engine, &partition) > 100_000);
         for _ in 0..3 {
             assert!(read_bytes(&engine, &partition) < 1000, "{is_clean} {is_repaired}");
-            assert!(engine.cleaner_failure(&partition).is_some());
+            assert!(engine.cleaner().failure(&partition).is_some());
         }
         if is_repaired {
             flip(&test, "eamaged soon");
         } else {
             engine.delete_records(&partition, 21).unwrap();
         }
-        let pass = engine.clean_partition(&partition).unwrap().unwrap();
-        assert!(pass.is_finished && engine.cleaner_failure(&partition).is_none());
+        let pass = engine.cleaner().clean_partition(&partition).unwrap().unwrap();
+        assert!(pass.is_finished && engine.cleaner().failure(&partition).is_none());
         assert_verified(&engine);
         let log_start = engine.watermarks(&partition).unwrap().log_start;
         let left = 40 - log_start + i64::from(is_clean && !is_repaired);

@@ -74,7 +74,7 @@ fn no_setting_no_clock_and_no_timestamp_keeps_the_cleaner_busy() {
             test.clock.set_ms(now);
             let mut rounds = 0;
             loop {
-                let round = engine.clean().expect("the disk is good");
+                let round = engine.cleaner().run().expect("the disk is good");
                 assert!(round.failures.is_empty(), "{:?}", round.failures.first());
                 let retained = engine.run_retention().expect("the disk is good");
                 if round.passes.is_empty() && retained.moved_partitions == 0 {

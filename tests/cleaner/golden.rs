@@ -118,7 +118,7 @@ fn check_damage(player: &mut Player, step: &Step, differences: &mut String) {
         return;
     }
     let before = player.engine().metrics().live_bytes;
-    let plan = |player: &Player| player.engine().cleaner_plan(&player.partition());
+    let plan = |player: &Player| player.engine().cleaner().plan(&player.partition());
     let first_dirty = plan(player).expect("the index is whole").first_dirty;
     let was_damaged = !player.damaged.is_empty();
     let found = player.play(&step.action);

@@ -12,8 +12,8 @@ use common::{
 use tidelog::record::{BatchBuilder, MarkerKind};
 use tidelog::types::ProducerIdentity;
 use tidelog::{
-    CleanerPass, CommitError, CommittedBatch, Durability, Engine, FetchOptions, Isolation,
-    Partition, Record, RecordBatch,
+    CleanerPass, CommitError, CommittedBatch, Durability, Engine, FetchOptions, FirstSequence,
+    Isolation, Partition, Record, RecordBatch,
 };
 
 const HORIZON_MS: u64 = 5000;
@@ -53,7 +53,7 @@ fn send(
     if is_transactional {
         builder = builder.transactional();
         engine.pretend_open_transaction("p", producer, partition);
-        append.transactional_id("p", false);
+        append.transactional_id("p", FirstSequence::Any);
     }
     for &(key, value) in records {
         builder.push(&Record::new(key, value).timestamp(NOW_MS)).unwrap();
@@ -75,7 +75,7 @@ fn end(engine: &Engine, partition: &Partition, producer: ProducerIdentity, kind:
 }
 
 fn clean(engine: &Engine, partition: &Partition) -> Option<CleanerPass> {
-    let pass = engine.clean_partition(partition).expect("nothing is damaged");
+    let pass = engine.cleaner().clean_partition(partition).expect("nothing is damaged");
     assert_verified(engine);
     assert_eq!(as_a_client_reads(engine, partition), offsets_of(engine, partition));
     pass
@@ -214,12 +214,12 @@ fn gaps_that_cleaning_leaves_in_the_sequences_of_a_producer_are_no_fault() {
     }
     clean(&engine, &partition).unwrap();
     assert_eq!(offsets_of(&engine, &partition), [0, 7, 14, 19]);
-    let before = engine.describe_producers(&partition);
+    let before = engine.producers().describe(&partition);
     test.kill();
     drop(engine);
     let engine = test.open();
     let partition = engine.topic("t").unwrap().partition(0).unwrap();
-    assert_eq!(engine.describe_producers(&partition), before);
+    assert_eq!(engine.producers().describe(&partition), before);
     assert_eq!(send((&engine, &partition), (producer, 21), false, &[("k", "v")]), Err(45));
     let next = send((&engine, &partition), (producer, 20), false, &[("k", "v")]).unwrap();
     assert_eq!(next.base_offset, 20);
@@ -290,12 +290,12 @@ fn a_header_goes_once_its_producer_is_forgotten() {
     plain(&engine, &partition, &[("k", "2")]);
     clean(&engine, &partition).unwrap();
     test.clock.advance_ms(59_999);
-    engine.expire_producers().unwrap();
+    engine.producers().expire().unwrap();
     plain(&engine, &partition, &[("k", "3")]);
     clean(&engine, &partition).unwrap();
     assert_eq!(shape(&engine, &partition), [(0, 0, None), (2, 1, None)]);
     test.clock.advance_ms(1);
-    engine.expire_producers().unwrap();
+    engine.producers().expire().unwrap();
     plain(&engine, &partition, &[("k", "4")]);
     clean(&engine, &partition).unwrap();
     assert_eq!(shape(&engine, &partition), [(3, 1, None)]);
@@ -341,7 +341,7 @@ fn a_pass_over_transactions_that_was_stopped_anywhere_is_done_by_the_next_one() 
             plain(&engine, &partition, &[("own", &large), (&round.to_string(), &large)]);
         }
         let mut calls = 0;
-        let pass = engine.clean_partition_at(&partition, |_| {
+        let pass = engine.cleaner().clean_partition_at(&partition, |_| {
             calls += 1;
             if calls > stop_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
@@ -393,7 +393,7 @@ fn no_reader_gets_an_aborted_record_while_it_is_cleaned_and_deleted() {
             send((&engine, &partition), (identity(2, 0), sequence), true, &committed).unwrap();
             end(&engine, &partition, identity(2, 0), MarkerKind::Commit);
             match sequence % 3 {
-                0 => _ = engine.clean_partition(&partition).unwrap(),
+                0 => _ = engine.cleaner().clean_partition(&partition).unwrap(),
                 1 => {
                     let end = engine.watermarks(&partition).unwrap().high_watermark;
                     _ = engine.delete_records(&partition, end - 2).unwrap();

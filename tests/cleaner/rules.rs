@@ -33,7 +33,7 @@ fn append_each(engine: &Engine, partition: &Partition, records: &[(&str, &str)])
 }
 
 fn clean(engine: &Engine, partition: &Partition) -> Option<CleanerPass> {
-    let pass = engine.clean_partition(partition).expect("nothing is damaged");
+    let pass = engine.cleaner().clean_partition(partition).expect("nothing is damaged");
     assert_verified(engine);
     pass
 }
@@ -104,13 +104,13 @@ fn one_damaged_partition_stops_no_other_and_is_tried_again_in_every_round() {
     for _ in 0..2 {
         let step = engine.run_maintenance().unwrap();
         assert_eq!(step.cleaner_failures, 1);
-        assert!(matches!(engine.cleaner_failure(&bad), Some(StorageError::Corruption(_))));
+        assert!(matches!(engine.cleaner().failure(&bad), Some(StorageError::Corruption(_))));
         assert_eq!(engine.metrics().uncleanable_partitions, 1);
         test.clock.advance_ms(test.config.maintenance_interval_ms);
     }
     assert_eq!((before, offsets_of(&engine, &good)), (3, vec![1, 2]));
     assert!(matches!(
-        engine.clean_partition(&bad),
+        engine.cleaner().clean_partition(&bad),
         Err(CleanError::Storage(StorageError::Corruption(_)))
     ));
     assert_eq!(described(&engine, &bad).batch_count, 4, "it is left alone");
@@ -118,7 +118,7 @@ fn one_damaged_partition_stops_no_other_and_is_tried_again_in_every_round() {
     assert_eq!(engine.run_maintenance().unwrap().cleaner_failures, 0);
     assert_eq!(offsets_of(&engine, &bad), [2, 3]);
     assert_eq!(engine.metrics().uncleanable_partitions, 0);
-    assert!(engine.cleaner_failure(&bad).is_none());
+    assert!(engine.cleaner().failure(&bad).is_none());
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn more_keys_than_memory_holds_are_cleaned_in_several_passes() {
         }
     }
     let mut passes = 0;
-    while let Some(pass) = engine.clean_partition(&partition).unwrap() {
+    while let Some(pass) = engine.cleaner().clean_partition(&partition).unwrap() {
         assert!(pass.key_count <= 1000 && pass.cleaned_to > pass.from);
         passes += 1;
     }
@@ -180,7 +180,7 @@ fn records_deleted_while_a_pass_runs_do_not_come_back() {
             append(&engine, &partition, records.chain([Record::new(format!("own{index}"), "1")]));
         }
         let mut calls = 0;
-        let pass = engine.clean_partition_at(&partition, |_| {
+        let pass = engine.cleaner().clean_partition_at(&partition, |_| {
             if calls == pause_at {
                 engine.delete_records(&partition, 50).unwrap();
                 append_each(&engine, &partition, &[("3", "newer")]);
@@ -238,7 +238,7 @@ fn a_topic_is_deleted_while_a_pass_runs_and_what_is_made_anew_is_empty() {
     let partition = compacted(&engine, "t");
     append_each(&engine, &partition, &[("a", "1"), ("a", "2"), ("b", "1")]);
     let mut anew = None;
-    let pass = engine.clean_partition_at(&partition, |_| {
+    let pass = engine.cleaner().clean_partition_at(&partition, |_| {
         if anew.is_none() {
             engine.delete_topic("t").unwrap();
             anew = Some(compacted(&engine, "t"));
@@ -248,7 +248,7 @@ fn a_topic_is_deleted_while_a_pass_runs_and_what_is_made_anew_is_empty() {
     assert!(!pass.unwrap().unwrap().is_finished);
     assert!(engine.delete_topic("nothing").is_err());
     assert_eq!(values_of(&engine, &anew.unwrap()), Vec::<String>::new());
-    let gone = engine.clean_partition(&partition);
+    let gone = engine.cleaner().clean_partition(&partition);
     assert!(matches!(gone, Err(CleanError::UnknownPartition { .. })));
     assert_verified(&engine);
 }
@@ -342,11 +342,11 @@ fn the_cleaner_runs_again_once_the_last_of_its_pauses_is_gone() {
     let engine = test.open();
     let partition = compacted(&engine, "t");
     append_each(&engine, &partition, &[("a", "1"), ("a", "2")]);
-    let (first, second) = (engine.pause_cleaner(), engine.pause_cleaner());
+    let (first, second) = (engine.cleaner().pause(), engine.cleaner().pause());
     assert_eq!(clean(&engine, &partition), None);
     drop(first);
     assert_eq!(clean(&engine, &partition), None);
-    assert_eq!(engine.clean().unwrap().passes.len(), 0);
+    assert_eq!(engine.cleaner().run().unwrap().passes.len(), 0);
     drop(second);
     assert!(clean(&engine, &partition).unwrap().is_finished);
 }
@@ -361,12 +361,12 @@ fn a_pause_stops_a_pass_that_runs_on_another_thread() {
     let pauser = engine.clone();
     let thread = std::thread::spawn(move || {
         has_begun.recv().expect("a pass has begun");
-        pauser.pause_cleaner()
+        pauser.cleaner().pause()
     });
-    let pass = engine.clean_partition_at(&partition, |_| {
+    let pass = engine.cleaner().clean_partition_at(&partition, |_| {
         // It may be gone already: then the cleaner is paused.
         let _ = begun.send(());
-        while !engine.is_cleaner_paused() {
+        while !engine.cleaner().is_paused() {
             std::thread::yield_now();
         }
         ControlFlow::Continue(())
@@ -401,7 +401,7 @@ fn a_pass_ends_when_its_topic_is_compacted_no_more() {
     let partition = compacted(&engine, "t");
     append_each(&engine, &partition, &[("a", "1"), ("a", "2"), ("b", "1")]);
     let mut is_set = false;
-    let pass = engine.clean_partition_at(&partition, |_| {
+    let pass = engine.cleaner().clean_partition_at(&partition, |_| {
         if !is_set {
             set(&engine, "t", "cleanup.policy", "delete");
             is_set = true;
@@ -432,7 +432,7 @@ fn where_the_cleaner_was_survives_a_reopen_and_shows_in_describe_and_metrics() {
         let found = described(engine, &topic.partition(0).unwrap());
         assert_eq!((found.first_dirty, found.is_uncleanable), (3, false));
         assert_eq!(found.next_horizon, Some(NOW_MS + 5000));
-        assert!(!engine.cleaner_plan(&topic.partition(0).unwrap()).unwrap().is_due);
+        assert!(!engine.cleaner().plan(&topic.partition(0).unwrap()).unwrap().is_due);
     };
     check(&engine);
     engine.close().unwrap();
@@ -455,7 +455,7 @@ fn a_full_disk_fails_a_pass_and_loses_nothing() {
     }
     let before = records_of(&engine, &partition);
     test.disk.set_capacity(Some(engine.metrics().log_size_bytes + (100 << 10)));
-    let failed = engine.clean_partition(&partition);
+    let failed = engine.cleaner().clean_partition(&partition);
     assert!(
         matches!(failed, Err(CleanError::Storage(StorageError::DiskFull { .. }))),
         "{failed:?}"
@@ -479,7 +479,7 @@ fn what_a_pass_has_committed_before_it_found_damage_counts_in_the_metrics() {
     }
     flip(&test, "damaged");
     let before = described(&engine, &partition).record_count;
-    assert!(engine.clean_partition(&partition).is_err());
+    assert!(engine.cleaner().clean_partition(&partition).is_err());
     let removed = before - described(&engine, &partition).record_count;
     let metrics = engine.metrics();
     assert_eq!((removed, metrics.cleaner_removed_records), (3, 3));

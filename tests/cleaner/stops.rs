@@ -13,7 +13,7 @@ use common::{
 use tidelog::config::{ConfigChange, ConfigOperation};
 use tidelog::record::{BatchBuilder, MarkerKind};
 use tidelog::types::ProducerIdentity;
-use tidelog::{CleanerPass, Codec, Durability, Engine, Partition, Record};
+use tidelog::{CleanerPass, Codec, Durability, Engine, FirstSequence, Partition, Record};
 
 const DELETE_RETENTION_MS: i64 = 5000;
 
@@ -108,7 +108,7 @@ impl Watched {
         }
         self.engine.pretend_open_transaction("p", PRODUCER, &self.partition);
         let mut append = self.engine.append_transaction();
-        append.transactional_id("p", false);
+        append.transactional_id("p", FirstSequence::Any);
         append.batch(&self.partition, builder.finish().expect("it is legal")).expect("it is legal");
         append.commit(Durability::Sync).expect("it is legal").batches[0].base_offset
     }
@@ -172,7 +172,7 @@ impl Watched {
         self.look(of);
         let (engine, partition) = (self.engine.clone(), self.partition.clone());
         let mut calls = 0;
-        let pass = engine.clean_partition_at(&partition, |_| {
+        let pass = engine.cleaner().clean_partition_at(&partition, |_| {
             self.advance_ms(self.pace_ms);
             self.look(of);
             calls += 1;
@@ -191,11 +191,11 @@ impl Watched {
 
     /// What is counted goes on from what was counted before; it must be what a new engine counts.
     fn reopen(&mut self, of: &str) {
-        let before = self.engine.cleaner_plan(&self.partition).expect("the index is whole");
+        let before = self.engine.cleaner().plan(&self.partition).expect("the index is whole");
         self.test.kill();
         self.engine = self.test.open();
         self.partition = self.engine.topic("t").expect("it is there").partition(0).expect("it has");
-        let after = self.engine.cleaner_plan(&self.partition).expect("the index is whole");
+        let after = self.engine.cleaner().plan(&self.partition).expect("the index is whole");
         assert_eq!(before, after, "{of}");
     }
 }
@@ -296,7 +296,7 @@ fn damage_for_a_while(watched: &mut Watched, random: &mut Random, of: &str) {
         let stop_at = random.below(20);
         let mut calls = 0;
         // It may end well: not every batch is read in each.
-        let _ = watched.engine.clean_partition_at(&watched.partition, |_| {
+        let _ = watched.engine.cleaner().clean_partition_at(&watched.partition, |_| {
             calls += 1;
             if calls > stop_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
@@ -373,7 +373,7 @@ fn no_reader_is_left_with_a_deleted_key_whatever_limits_and_stops_the_passes() {
         let mut watched = Watched::new(key_limit);
         for _ in 0..40 {
             step(&mut watched, &mut sequence, &mut random, &format!("seed {seed}"));
-            watched.engine.cleaner_plan(&watched.partition).expect("the index is whole");
+            watched.engine.cleaner().plan(&watched.partition).expect("the index is whole");
         }
     }
 }

@@ -19,7 +19,8 @@ use tidelog::store::{Direction, OpenStore};
 use tidelog::types::ProducerIdentity;
 use tidelog::write_batch::{Family, WriteBatch};
 use tidelog::{
-    CleanError, CleanerPass, Codec, Durability, Engine, Partition, Record, StorageError,
+    CleanError, CleanerPass, Codec, Durability, Engine, FirstSequence, Partition, Record,
+    StorageError,
 };
 
 const EAGER: [(&str, &str); 3] = [
@@ -60,7 +61,8 @@ impl Side {
     }
 
     fn clean(&self) -> Option<CleanerPass> {
-        let pass = self.engine.clean_partition(&self.partition).expect("nothing is damaged");
+        let pass =
+            self.engine.cleaner().clean_partition(&self.partition).expect("nothing is damaged");
         assert_verified(&self.engine);
         pass
     }
@@ -68,7 +70,7 @@ impl Side {
     /// A pass that is told to end when it asks once more than so often.
     fn clean_until(&self, stop_at: u32) -> CleanerPass {
         let mut calls = 0;
-        let pass = self.engine.clean_partition_at(&self.partition, |_| {
+        let pass = self.engine.cleaner().clean_partition_at(&self.partition, |_| {
             calls += 1;
             if calls > stop_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
@@ -165,7 +167,7 @@ fn a_batch_of_a_producer_transaction_is_enough_for_two_readings() {
     bytes += batch.len() as u64;
     engine.pretend_open_transaction("p", producer, partition);
     let mut append = engine.append_transaction();
-    append.transactional_id("p", false);
+    append.transactional_id("p", FirstSequence::Any);
     append.batch(partition, batch).unwrap();
     append.commit(Durability::Sync).unwrap();
     engine.write_marker(producer, partition, MarkerKind::Commit).unwrap();
@@ -228,7 +230,7 @@ fn whichever_commit_is_the_last_each_keys_newest_value_is_there() {
         };
         let before = newest(&side);
         let mut calls = 0;
-        let pass = side.engine.clean_partition_at(&side.partition, |_| {
+        let pass = side.engine.cleaner().clean_partition_at(&side.partition, |_| {
             calls += 1;
             if calls > stop_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
@@ -244,7 +246,7 @@ fn whichever_commit_is_the_last_each_keys_newest_value_is_there() {
         let mut left = newest(&side);
         for calls in 0.. {
             let mut count = 0;
-            let pass = side.engine.clean_partition_at(&side.partition, |_| {
+            let pass = side.engine.cleaner().clean_partition_at(&side.partition, |_| {
                 count += 1;
                 if count > calls { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
@@ -394,7 +396,7 @@ fn nothing_is_cleaned_by_an_index_entry_that_is_not_its_batchs() {
         let engine = side.test.open();
         let partition = engine.topic("t").unwrap().partition(0).unwrap();
         let before = described(&engine, &partition);
-        let cleaned = engine.clean_partition(&partition);
+        let cleaned = engine.cleaner().clean_partition(&partition);
         let is_told = matches!(cleaned, Err(CleanError::Storage(StorageError::Corruption(_))));
         assert!(is_told, "with a marker: {has_marker}: {cleaned:?}");
         let after = described(&engine, &partition);
@@ -418,7 +420,7 @@ impl Side {
         builder.push(&Record::new(key, "of a transaction").timestamp(NOW_MS)).expect("it is legal");
         self.engine.pretend_open_transaction("p", producer, &self.partition);
         let mut append = self.engine.append_transaction();
-        append.transactional_id("p", false);
+        append.transactional_id("p", FirstSequence::Any);
         append.batch(&self.partition, builder.finish().expect("it is legal")).expect("it is legal");
         append.commit(Durability::Sync).expect("it is legal");
         self.engine.write_marker(producer, &self.partition, kind).expect("it is legal");

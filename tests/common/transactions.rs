@@ -6,8 +6,8 @@ use tidelog::producer::transaction::ProducerTransactionError;
 use tidelog::record::BatchBuilder;
 use tidelog::types::ProducerIdentity;
 use tidelog::{
-    CommitError, Durability, Engine, FetchOptions, GroupOffset, InitProducer, Partition,
-    ProducerError, Record, TransactionalProducer,
+    CommitError, Durability, Engine, FetchOptions, FirstSequence, GroupOffset, InitProducer,
+    Partition, ProducerError, Record, TransactionalProducer,
 };
 
 use super::{NOW_MS, values};
@@ -18,7 +18,7 @@ pub const MINUTE: Duration = Duration::from_secs(60);
 pub const INIT: InitProducer = InitProducer { timeout_ms: 60_000, expected: None };
 
 pub fn producer(engine: &Engine, id: &str) -> TransactionalProducer {
-    engine.transactional_producer(id, MINUTE).expect("a test asks for what exists")
+    engine.producers().transactional(id, MINUTE).expect("a test asks for what exists")
 }
 
 pub fn record(value: &str) -> Vec<Record> {
@@ -72,7 +72,7 @@ pub fn aborted_of(engine: &Engine, partition: &Partition, offset: i64) -> Vec<(i
 }
 
 pub fn offset(offset: i64) -> GroupOffset {
-    GroupOffset { offset, leader_epoch: -1, metadata: String::new() }
+    GroupOffset::new(offset)
 }
 
 pub fn refusal(error: ProducerError) -> ProducerTransactionError {
@@ -91,6 +91,7 @@ pub fn send(
     sequence: i32,
 ) -> Result<i64, CommitError> {
     engine
+        .producers()
         .add_partitions_of_append(id, producer, std::slice::from_ref(partition))
         .expect("a test asks for what exists");
     let ProducerIdentity { producer_id, producer_epoch } = producer;
@@ -98,7 +99,7 @@ pub fn send(
     let mut builder = builder.transactional();
     builder.push(&Record::keyless("v").timestamp(NOW_MS)).expect("a test asks for what exists");
     let mut append = engine.append_transaction();
-    append.transactional_id(id, true);
+    append.transactional_id(id, FirstSequence::Zero);
     append
         .batch(partition, builder.finish().expect("a test asks for what exists"))
         .expect("a test asks for what exists");

@@ -41,7 +41,7 @@ impl Observed {
         for topic in engine.topics() {
             topics.insert(topic.name().to_string(), ObservedTopic::of(engine, &topic)?);
         }
-        let group = engine.group_offsets(GROUP).map_err(|error| error.to_string())?;
+        let group = engine.group(GROUP).offsets().map_err(|error| error.to_string())?;
         let group = group.into_iter().map(|(partition, committed)| {
             let name = partition.topic().name().to_string();
             ((name, partition.index().unsigned_abs()), committed.offset)

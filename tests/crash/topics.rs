@@ -123,8 +123,8 @@ impl World {
         let handle = crate::world::partition(self.engine(), name, partition)?;
         let effect = Effect::GroupOffset { name: name.to_owned(), partition, offset };
         let number = self.model.attempt(effect);
-        let committed = GroupOffset { offset, leader_epoch: -1, metadata: String::new() };
-        match self.engine().commit_group_offsets(GROUP, vec![(handle, committed)]) {
+        let committed = GroupOffset::new(offset);
+        match self.engine().group(GROUP).commit(vec![(handle, committed)]) {
             Ok(()) => {
                 self.model.acknowledge(number);
                 Ok(())

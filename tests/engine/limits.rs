@@ -33,12 +33,12 @@ fn use_all(engine: &Engine) {
         }
     }
     engine.sync().unwrap();
-    let _ = engine.idempotent_producer().map(|mut producer| {
+    let _ = engine.producers().idempotent().map(|mut producer| {
         producer.append([(&partition, vec![Record::new("l", "x")])], Durability::Buffered)
     });
     engine.checkpoint().unwrap();
     engine.run_maintenance().unwrap();
-    engine.clean().unwrap();
+    engine.cleaner().run().unwrap();
     assert!(values_of(engine, &partition).len() <= appended + 1);
     assert!(engine.verify().unwrap().is_clean());
 }

@@ -291,7 +291,7 @@ fn among_committed_data_no_record_is_the_greatest_while_a_transaction_holds_it_b
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);
     append_batch(&engine, &partition, at(&[5]));
-    let mut producer = engine.transactional_producer("id", Duration::from_secs(60)).unwrap();
+    let mut producer = engine.producers().transactional("id", Duration::from_secs(60)).unwrap();
     let mut transaction = producer.begin();
     transaction.append([(&partition, vec![Record::keyless("v").timestamp(7)])]).unwrap();
     append_batch(&engine, &partition, at(&[9]));

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{TestEngine, append, one_partition};
-use tidelog::{Durability, Engine, Listening, Partition, Record, TopicConfig, Visibility};
+use tidelog::{Durability, Engine, Listening, Partition, Record, TopicConfig, Visibility, WaitFor};
 
 /// Longer than any test waits for what will come.
 const LONG: Duration = Duration::from_secs(600);
@@ -29,7 +29,7 @@ impl Calls {
 }
 
 fn has(engine: &Engine, partition: &Partition, offset: i64, visibility: Visibility) -> bool {
-    engine.wait_for_data(&[(partition.clone(), offset)], visibility, Duration::ZERO)
+    engine.wait_for_data(&[WaitFor::new(partition, offset).visibility(visibility)], Duration::ZERO)
 }
 
 fn spin_until(is_there: impl Fn() -> bool) {
@@ -198,7 +198,7 @@ fn a_wait_that_has_no_time_says_whether_the_data_is_there() {
     assert!(!has(&engine, &partition, 0, Visibility::Synced));
     engine.sync().unwrap();
     assert!(has(&engine, &partition, 0, Visibility::Synced));
-    assert!(!engine.wait_for_data(&[], Visibility::Applied, Duration::ZERO));
+    assert!(!engine.wait_for_data(&[], Duration::ZERO));
 }
 
 #[test]
@@ -206,18 +206,18 @@ fn a_wait_ends_when_the_data_comes_in_one_of_its_partitions() {
     let test = TestEngine::in_background();
     let engine = test.open();
     let topic = engine.create_topic("t", TopicConfig::new(3)).unwrap();
-    let wanted: Vec<_> = topic.partitions().into_iter().map(|partition| (partition, 0)).collect();
+    let partitions = topic.partitions();
     for visibility in [Visibility::Applied, Visibility::Synced] {
-        let wanted: Vec<_> = wanted
+        let wanted: Vec<_> = partitions
             .iter()
-            .map(|(partition, _)| {
+            .map(|partition| {
                 let marks = engine.watermarks(partition).unwrap();
-                (partition.clone(), marks.log_end)
+                WaitFor::new(partition, marks.log_end).visibility(visibility)
             })
             .collect();
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| engine.wait_for_data(&wanted, visibility, LONG));
-            append(&engine, &wanted[2].0, [Record::keyless("v")]);
+            let waiting = scope.spawn(|| engine.wait_for_data(&wanted, LONG));
+            append(&engine, &partitions[2], [Record::keyless("v")]);
             if visibility == Visibility::Synced {
                 engine.sync().unwrap();
             }
@@ -232,9 +232,9 @@ fn a_wait_for_synced_data_ends_with_the_sync_of_a_submitted_commit() {
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);
     thread::scope(|scope| {
-        let wanted = [(partition.clone(), 0)];
+        let wanted = [WaitFor::new(&partition, 0).visibility(Visibility::Synced)];
         let waiter = engine.clone();
-        let waiting = scope.spawn(move || waiter.wait_for_data(&wanted, Visibility::Synced, LONG));
+        let waiting = scope.spawn(move || waiter.wait_for_data(&wanted, LONG));
         let mut append = engine.append_transaction();
         append.records(&partition, [Record::keyless("v")]).unwrap();
         let ticket = append.submit(Durability::Sync).unwrap();
@@ -250,9 +250,9 @@ fn a_wait_ends_when_a_topic_of_its_partitions_is_deleted() {
     let kept = one_partition(&engine, "kept", &[]);
     let gone = one_partition(&engine, "gone", &[]);
     thread::scope(|scope| {
-        let wanted = [(kept.clone(), 0), (gone.clone(), 0)];
+        let wanted = [WaitFor::new(&kept, 0), WaitFor::new(&gone, 0)];
         let waiter = engine.clone();
-        let waiting = scope.spawn(move || waiter.wait_for_data(&wanted, Visibility::Applied, LONG));
+        let waiting = scope.spawn(move || waiter.wait_for_data(&wanted, LONG));
         engine.delete_topic("gone").unwrap();
         assert!(waiting.join().unwrap());
     });
@@ -264,9 +264,9 @@ fn a_wait_ends_when_the_engine_is_closed() {
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);
     thread::scope(|scope| {
-        let wanted = [(partition.clone(), 0)];
+        let wanted = [WaitFor::new(&partition, 0)];
         let waiter = engine.clone();
-        let waiting = scope.spawn(move || waiter.wait_for_data(&wanted, Visibility::Applied, LONG));
+        let waiting = scope.spawn(move || waiter.wait_for_data(&wanted, LONG));
         engine.close().unwrap();
         assert!(!waiting.join().unwrap());
     });

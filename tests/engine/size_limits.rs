@@ -8,7 +8,8 @@ use common::{TestEngine, append, append_batch, batch_of, batches_of, one_partiti
 use tidelog::config::{ConfigChange, ConfigOperation};
 use tidelog::record::{BatchBuilder, Batches};
 use tidelog::{
-    AppendErrorKind, Codec, CommitError, Durability, Engine, FetchOptions, Partition, Record,
+    AppendErrorKind, Codec, CommitError, Durability, Engine, FetchOptions, FirstBatch, Partition,
+    Record,
 };
 
 const MIB: usize = 1 << 20;
@@ -174,7 +175,7 @@ fn a_batch_above_a_limit_that_was_lowered_is_cleaned_and_built_again() {
     append_batch(&engine, &partition, large);
     append(&engine, &partition, [Record::new("gone", "newer")]);
     set(&engine, "t", "max.message.bytes", "1024");
-    let pass = engine.clean_partition(&partition).unwrap().unwrap();
+    let pass = engine.cleaner().clean_partition(&partition).unwrap().unwrap();
     assert!(pass.is_finished && pass.written_bytes > 900_000, "{pass:?}");
     let records = common::records_of(&engine, &partition);
     let kept: Vec<_> = records.iter().map(|record| (record.offset, record.value.clone())).collect();
@@ -231,7 +232,8 @@ fn a_fetch_with_too_small_a_limit_gives_exactly_the_first_batch_and_goes_on_afte
         }
         assert_eq!(engine.fetch(&partition, offset, options).unwrap().next_offset, 3);
         // The second partition of a request gets nothing beyond the limit.
-        let fetched = engine.fetch(&partition, 0, options.at_least_one(false)).unwrap();
+        let fetched =
+            engine.fetch(&partition, 0, options.first_batch(FirstBatch::IfItFits)).unwrap();
         assert!(fetched.bytes.is_empty());
         assert_eq!(fetched.next_offset, 0);
     }

@@ -12,7 +12,7 @@ use tidelog::config::{ConfigChange, ConfigOperation};
 use tidelog::io::simulated::{EIO, ENOSPC, Fault, Operation};
 use tidelog::{
     AddPartitionsError, AlterTopicError, CreateTopicError, DeleteTopicError, Engine, Partition,
-    Record, StorageError, TopicConfig, TopicSettings, Visibility,
+    Record, StorageError, TopicConfig, TopicSettings, WaitFor,
 };
 
 fn spin_until(is_there: impl Fn() -> bool) {
@@ -175,12 +175,13 @@ fn a_change_of_a_closed_engine_was_not_written() {
 fn who_waits_for_data_of_a_topic_hears_of_a_deletion_whose_outcome_nobody_knows() {
     let test = TestEngine::new();
     let engine = test.open();
-    let wanted = [(one_partition(&engine, "t", &[]), 0)];
+    let partition = one_partition(&engine, "t", &[]);
+    let wanted = [WaitFor::new(&partition, 0)];
     let (tell, told) = mpsc::channel();
-    let partitions = [wanted[0].0.clone()];
+    let partitions = [partition];
     let _listening = engine.listen(&partitions, move || tell.send(()).unwrap());
     test.disk.plan(Fault::next(Operation::Sync, EIO));
     assert!(matches!(engine.delete_topic("t"), Err(DeleteTopicError::OutcomeUnknown(_))));
     told.try_recv().unwrap();
-    assert!(engine.wait_for_data(&wanted, Visibility::Applied, Duration::MAX));
+    assert!(engine.wait_for_data(&wanted, Duration::MAX));
 }

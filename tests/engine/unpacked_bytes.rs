@@ -39,7 +39,10 @@ fn a_batch_above_the_default_limit_is_whole_where_the_engine_takes_it() {
         append_batch(&engine, &partition, compressed(codec, &[Record::new("k", "1"), large]));
         append_batch(&engine, &partition, compressed(codec, &[Record::new("k", "2")]));
         assert_verified(&engine);
-        assert!(engine.clean_partition(&partition).unwrap().unwrap().is_finished, "{codec:?}");
+        assert!(
+            engine.cleaner().clean_partition(&partition).unwrap().unwrap().is_finished,
+            "{codec:?}"
+        );
         assert_eq!(offsets_of(&engine, &partition), [1, 2]);
         let (isolation, visibility) = (Isolation::Committed, Visibility::Applied);
         let query = OffsetQuery::Timestamp(NOW_MS);
@@ -67,10 +70,13 @@ fn a_horizon_makes_no_batch_too_large_to_be_cleaned_again() {
         let batch = of(MAX_DECOMPRESSED_BYTES - beside_value);
         assert_eq!(unpacked_bytes(&batch), MAX_DECOMPRESSED_BYTES);
         append_batch(&engine, &partition, batch);
-        assert!(engine.clean_partition(&partition).unwrap().unwrap().is_finished);
+        assert!(engine.cleaner().clean_partition(&partition).unwrap().unwrap().is_finished);
         assert_verified(&engine);
         test.clock.advance_ms(5000);
-        assert!(engine.clean_partition(&partition).unwrap().unwrap().is_finished, "{codec:?}");
+        assert!(
+            engine.cleaner().clean_partition(&partition).unwrap().unwrap().is_finished,
+            "{codec:?}"
+        );
         assert_eq!(offsets_of(&engine, &partition), [0, 2]);
         assert_eq!(records_of(&engine, &partition)[0].timestamp, NOW_MS);
     }

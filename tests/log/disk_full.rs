@@ -225,7 +225,7 @@ fn an_open_producer_transaction_can_be_ended_out_of_the_reserve_and_no_other_beg
     let test = TestEngine::with(|config| config.disk_reserve_bytes(reserve));
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);
-    let producer = engine.init_producer("p", INIT).unwrap();
+    let producer = engine.producers().init("p", INIT).unwrap();
     send(&engine, "p", producer, &partition, 0).unwrap();
     drop(engine);
     // How much is free is looked at when the engine is opened, and now and then.
@@ -236,10 +236,10 @@ fn an_open_producer_transaction_can_be_ended_out_of_the_reserve_and_no_other_beg
     let refused = send(&engine, "p", producer, &partition, 1).unwrap_err();
     assert!(matches!(refused, CommitError::NotWritten { .. }), "{refused:?}");
     let (commit, protocol) = (MarkerKind::Commit, EndProtocol::RaisesEpoch);
-    let next = engine.end_transaction("p", producer, commit, protocol).unwrap();
+    let next = engine.producers().end("p", producer, commit, protocol).unwrap();
     assert_eq!(values_of(&engine, &partition), ["v"]);
     let partitions = std::slice::from_ref(&partition);
-    let begun = engine.add_partitions_to_transaction("p", next, partitions).unwrap_err();
+    let begun = engine.producers().add_partitions("p", next, partitions).unwrap_err();
     assert!(matches!(begun, ProducerError::NotWritten(_)), "{begun:?}");
     assert!(!engine.metrics().halted);
 }

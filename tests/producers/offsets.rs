@@ -14,19 +14,19 @@ fn offsets_in_a_transaction_are_the_groups_once_it_is_committed_and_never_after_
     let partition = one_partition(&engine, "t", &[]);
     let mut producer = producer(&engine, "p");
     let read =
-        |engine: &Engine| engine.group_offset("g", &partition).unwrap().map(|found| found.offset);
+        |engine: &Engine| engine.group("g").offset(&partition).unwrap().map(|found| found.offset);
     for (end, expected) in [(MarkerKind::Abort, None), (MarkerKind::Commit, Some(9))] {
         let mut transaction = producer.begin();
         transaction.send_offsets("g", vec![(partition.clone(), offset(5))]).unwrap();
         transaction.send_offsets("g", vec![(partition.clone(), offset(9))]).unwrap();
         assert_eq!(read(&engine), None);
-        assert!(engine.is_group_offset_staged("g", &partition));
+        assert!(engine.group("g").is_offset_staged(&partition));
         match end {
             MarkerKind::Abort => transaction.abort().unwrap(),
             MarkerKind::Commit => transaction.commit().unwrap(),
         }
         assert_eq!(read(&engine), expected);
-        assert!(!engine.is_group_offset_staged("g", &partition));
+        assert!(!engine.group("g").is_offset_staged(&partition));
     }
 }
 
@@ -41,7 +41,7 @@ fn an_offset_that_was_requested_later_stays_when_an_older_transaction_is_committ
     second.send_offsets("g", vec![(partition.clone(), offset(5))]).unwrap();
     second.commit().unwrap();
     first.commit().unwrap();
-    let found = engine.group_offset("g", &partition).unwrap().map(|found| found.offset);
+    let found = engine.group("g").offset(&partition).unwrap().map(|found| found.offset);
     assert_eq!(found, Some(5));
 }
 
@@ -56,15 +56,15 @@ fn offsets_that_are_taken_away_from_a_group_are_taken_out_of_open_transactions_t
     let all = vec![(a.clone(), offset(1)), (b.clone(), offset(2))];
     transaction.send_offsets("g", all.clone()).unwrap();
     transaction.send_offsets("other", all).unwrap();
-    engine.remove_group_offsets("g", vec![a.clone()]).unwrap();
-    let staged = [&a, &b].map(|partition| engine.is_group_offset_staged("g", partition));
+    engine.group("g").remove_offsets(vec![a.clone()]).unwrap();
+    let staged = [&a, &b].map(|partition| engine.group("g").is_offset_staged(partition));
     assert_eq!(staged, [false, true]);
-    engine.remove_group("other").unwrap();
+    engine.group("other").remove().unwrap();
     transaction.commit().unwrap();
-    assert_eq!(engine.group_offsets("g").unwrap(), [(b, offset(2))]);
-    assert!(engine.group_offsets("other").unwrap().is_empty());
+    assert_eq!(engine.group("g").offsets().unwrap(), [(b, offset(2))]);
+    assert!(engine.group("other").offsets().unwrap().is_empty());
     drop(producer);
     drop(engine);
     test.kill();
-    assert!(!test.open().is_group_offset_staged("g", &a), "nothing is left of it on disk");
+    assert!(!test.open().group("g").is_offset_staged(&a), "nothing is left of it on disk");
 }

@@ -25,7 +25,7 @@ fn seen(engine: &Engine, partition: &Partition) -> Vec<u64> {
 /// Ends a transaction over all partitions again and again; every third one is aborted. Every
 /// committed one has the numbers of two records, one appended before the other.
 fn write(engine: &Engine, id: &str, partitions: &[Partition], numbers: &AtomicU64, count: u32) {
-    let mut producer = engine.transactional_producer(id, MINUTE).expect("the disk is good");
+    let mut producer = engine.producers().transactional(id, MINUTE).expect("the disk is good");
     for turn in 0..count {
         let number = numbers.fetch_add(1, Ordering::SeqCst).to_string();
         let mut transaction = producer.begin();

@@ -10,7 +10,8 @@ use tidelog::producer::transaction::{EndProtocol, ProducerTransactionError};
 use tidelog::record::{BatchBuilder, MarkerKind};
 use tidelog::types::ProducerIdentity;
 use tidelog::{
-    CommitError, Durability, FetchOptions, Isolation, OffsetQuery, Record, TopicConfig, Visibility,
+    CommitError, Durability, FetchOptions, FirstSequence, Isolation, OffsetQuery, Record,
+    TopicConfig, Visibility,
 };
 
 #[test]
@@ -108,11 +109,11 @@ fn an_abort_without_data_in_a_partition_leaves_a_marker_and_nothing_to_skip() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);
-    let identity = engine.init_producer("p", INIT).unwrap();
-    engine.add_partitions_to_transaction("p", identity, std::slice::from_ref(&partition)).unwrap();
+    let identity = engine.producers().init("p", INIT).unwrap();
+    engine.producers().add_partitions("p", identity, std::slice::from_ref(&partition)).unwrap();
     assert_eq!(marks(&engine, &partition), (0, 0), "adding alone holds nothing back");
     let ended =
-        engine.end_transaction("p", identity, MarkerKind::Abort, EndProtocol::RaisesEpoch).unwrap();
+        engine.producers().end("p", identity, MarkerKind::Abort, EndProtocol::RaisesEpoch).unwrap();
     assert_eq!(ended.producer_epoch, identity.producer_epoch + 1);
     assert_eq!(marks(&engine, &partition), (1, 1));
     let mut producer = producer(&engine, "p");
@@ -146,13 +147,13 @@ fn an_end_that_is_asked_for_again_is_a_success_and_the_other_end_is_not() {
     let partition = one_partition(&engine, "t", &[]);
     for (id, protocol) in [("keeps", EndProtocol::KeepsEpoch), ("raises", EndProtocol::RaisesEpoch)]
     {
-        let producer = engine.init_producer(id, INIT).unwrap();
+        let producer = engine.producers().init(id, INIT).unwrap();
         let before = engine.watermarks(&partition).unwrap().log_end;
         send(&engine, id, producer, &partition, 0).unwrap();
-        let first = engine.end_transaction(id, producer, MarkerKind::Commit, protocol).unwrap();
-        let again = engine.end_transaction(id, producer, MarkerKind::Commit, protocol).unwrap();
+        let first = engine.producers().end(id, producer, MarkerKind::Commit, protocol).unwrap();
+        let again = engine.producers().end(id, producer, MarkerKind::Commit, protocol).unwrap();
         assert_eq!(first, again);
-        let other = engine.end_transaction(id, producer, MarkerKind::Abort, protocol);
+        let other = engine.producers().end(id, producer, MarkerKind::Abort, protocol);
         let refused = refusal(other.unwrap_err());
         assert!(matches!(refused, ProducerTransactionError::InvalidTxnState { .. }), "{refused}");
         assert_eq!(marks(&engine, &partition), (before + 2, before + 2));
@@ -165,9 +166,10 @@ fn a_batch_for_a_partition_that_is_not_in_the_transaction_is_refused() {
     let engine = test.open();
     let topic = engine.create_topic("t", TopicConfig::new(2)).unwrap();
     let [inside, outside] = [0, 1].map(|index| topic.partition(index).unwrap());
-    let ProducerIdentity { producer_id, producer_epoch } = engine.init_producer("p", INIT).unwrap();
+    let ProducerIdentity { producer_id, producer_epoch } =
+        engine.producers().init("p", INIT).unwrap();
     let identity = ProducerIdentity { producer_id, producer_epoch };
-    engine.add_partitions_to_transaction("p", identity, std::slice::from_ref(&inside)).unwrap();
+    engine.producers().add_partitions("p", identity, std::slice::from_ref(&inside)).unwrap();
     let batch = |sequence| {
         let builder = BatchBuilder::new().producer(producer_id, producer_epoch, sequence);
         let mut builder = builder.transactional();
@@ -175,7 +177,7 @@ fn a_batch_for_a_partition_that_is_not_in_the_transaction_is_refused() {
         builder.finish().unwrap()
     };
     let mut append = engine.append_transaction();
-    append.transactional_id("p", false);
+    append.transactional_id("p", FirstSequence::Any);
     append.batch(&inside, batch(0)).unwrap();
     append.batch(&outside, batch(0)).unwrap();
     let refused = append.commit(Durability::Buffered).unwrap_err();
@@ -183,7 +185,7 @@ fn a_batch_for_a_partition_that_is_not_in_the_transaction_is_refused() {
     assert_eq!((reason.code(), reason.partition()), (48, Some(&outside)));
     assert_eq!(marks(&engine, &inside), (0, 0));
     let mut append = engine.append_transaction();
-    append.transactional_id("nobody", false);
+    append.transactional_id("nobody", FirstSequence::Any);
     append.batch(&inside, batch(0)).unwrap();
     let refused = append.commit(Durability::Buffered).unwrap_err();
     let CommitError::Refused { reason, .. } = refused else { panic!("{refused:?}") };
@@ -228,7 +230,7 @@ fn a_topic_that_is_deleted_inside_a_transaction_does_not_keep_it_from_ending() {
     transaction.commit().unwrap();
     assert_eq!(marks(&engine, &again), (0, 0));
     assert_eq!(committed(&engine, &kept), ["v"]);
-    assert_eq!(engine.group_offsets("g").unwrap(), [(kept, offset(2))]);
+    assert_eq!(engine.group("g").offsets().unwrap(), [(kept, offset(2))]);
     drop(producer);
     drop(engine);
     test.kill();

@@ -12,7 +12,7 @@ use tidelog::record::BatchBuilder;
 use tidelog::store::{Direction, OpenStore, Read, Store, Visit};
 use tidelog::types::ProducerIdentity;
 use tidelog::write_batch::{Family, WriteBatch};
-use tidelog::{Durability, OffsetTarget, Record, StorageError};
+use tidelog::{Durability, FirstSequence, OffsetTarget, Record, StorageError};
 
 /// Entries that a scan visits before somebody else comes between.
 const LONG_SCAN: usize = 2000;
@@ -124,7 +124,7 @@ fn records_are_deleted_although_the_cleaner_takes_some_during_every_long_scan() 
         for index in 0..BATCHES {
             append(&engine, &partition, [Record::new(index.to_string(), "v")]);
         }
-        assert!(engine.clean_partition(&partition).unwrap().unwrap().is_finished);
+        assert!(engine.cleaner().clean_partition(&partition).unwrap().unwrap().is_finished);
         let count = Arc::new(Mutex::new(0));
         let work = {
             let (engine, partition, count) = (engine.clone(), partition.clone(), count.clone());
@@ -134,7 +134,7 @@ fn records_are_deleted_although_the_cleaner_takes_some_during_every_long_scan() 
                 for _ in 0..2 {
                     append(&engine, &partition, [Record::new("k", "v")]);
                 }
-                let pass = engine.clean_partition(&partition).unwrap().unwrap();
+                let pass = engine.cleaner().clean_partition(&partition).unwrap().unwrap();
                 assert!(pass.removed_records > 0);
             }
         };
@@ -175,7 +175,7 @@ fn a_round_reads_only_what_came_since_the_last_one() {
     let mut builder = BatchBuilder::new().producer(7, 0, 0).transactional();
     builder.push(&Record::new("k", "v").timestamp(NOW_MS)).unwrap();
     let mut transaction = engine.append_transaction();
-    transaction.transactional_id("p", false);
+    transaction.transactional_id("p", FirstSequence::Any);
     transaction.batch(&partitions[2], builder.finish().unwrap()).unwrap();
     transaction.commit(Durability::Sync).unwrap();
     for (index, partition) in (0..2500).flat_map(|index| partitions.iter().map(move |p| (index, p)))
@@ -185,7 +185,7 @@ fn a_round_reads_only_what_came_since_the_last_one() {
     let count = Arc::new(Mutex::new(0));
     let counter = count.clone();
     *meanwhile.lock() = Some(Box::new(move || *counter.lock() += 1));
-    assert!(engine.clean().unwrap().passes.is_empty());
+    assert!(engine.cleaner().run().unwrap().passes.is_empty());
     let first = std::mem::take(&mut *count.lock());
     assert!(first >= 3, "{first} long scans");
     for _ in 0..5 {
@@ -193,11 +193,11 @@ fn a_round_reads_only_what_came_since_the_last_one() {
             append(&engine, partition, [Record::new("k", "v").timestamp(NOW_MS)]);
         }
         test.clock.advance_ms(1000);
-        assert!(engine.clean().unwrap().passes.is_empty());
+        assert!(engine.cleaner().run().unwrap().passes.is_empty());
     }
     assert_eq!(*count.lock(), 0, "it looks again and again");
     // What is old enough is too young again when the clock steps back, or the lag is raised.
-    let cleanable = || engine.cleaner_plan(&partitions[0]).unwrap().cleanable_records;
+    let cleanable = || engine.cleaner().plan(&partitions[0]).unwrap().cleanable_records;
     test.clock.set_ms(NOW_MS + 600_000);
     assert_eq!(cleanable(), 2505);
     test.clock.set_ms(NOW_MS + 599_999);
@@ -210,6 +210,6 @@ fn a_round_reads_only_what_came_since_the_last_one() {
         engine.alter_topic("young", &[ConfigChange { name, operation }]).unwrap();
         assert_eq!(cleanable(), expected);
     }
-    assert_eq!(engine.clean().unwrap().passes.len(), 1);
+    assert_eq!(engine.cleaner().run().unwrap().passes.len(), 1);
     assert_eq!(cleanable(), 0);
 }

@@ -52,7 +52,7 @@ fn the_engines_own_thread_removes_cleans_and_frees_unasked() {
     let engine = test.open();
     let short = one_partition(&engine, "short", &[("retention.ms", "1000")]);
     let keyed = one_partition(&engine, "keyed", &COMPACTED);
-    let pause = engine.pause_cleaner();
+    let pause = engine.cleaner().pause();
     for _ in 0..40 {
         append(&engine, &short, "k", 4000);
         append(&engine, &keyed, "k", 4000);
@@ -80,7 +80,7 @@ fn a_pass_that_waits_for_its_rate_holds_up_nothing_else() {
     let engine = test.open();
     let short = one_partition(&engine, "short", &[("retention.ms", "1000")]);
     let keyed = one_partition(&engine, "keyed", &COMPACTED);
-    let pause = engine.pause_cleaner();
+    let pause = engine.cleaner().pause();
     for number in 0..1500 {
         append(&engine, &keyed, &(number % 700).to_string(), 4000);
         if number % 100 == 0 {
@@ -118,7 +118,7 @@ fn closing_ends_a_pass_that_waits_for_its_rate() {
     let test = TestEngine { config, ..test };
     let engine = test.open();
     let keyed = one_partition(&engine, "keyed", &COMPACTED);
-    let pause = engine.pause_cleaner();
+    let pause = engine.cleaner().pause();
     for _ in 0..100 {
         append(&engine, &keyed, "k", 4000);
     }
@@ -145,7 +145,7 @@ fn how_far_cleaning_is_behind_shows_in_metrics_and_description() {
     let partition = one_partition(&engine, "t", &settings);
     let lag = || {
         test.clock.advance_ms(test.config.maintenance_interval_ms);
-        let pause = engine.pause_cleaner();
+        let pause = engine.cleaner().pause();
         engine.run_maintenance().unwrap();
         drop(pause);
         let told = engine.describe_topic("t").unwrap().partitions[0].cleaner_lag;
@@ -159,14 +159,14 @@ fn how_far_cleaning_is_behind_shows_in_metrics_and_description() {
         append(&engine, &partition, key, 1000);
     }
     assert_eq!(lag(), (100, 0));
-    engine.clean().unwrap();
+    engine.cleaner().run().unwrap();
     assert_eq!(lag(), (0, 0));
     append(&engine, &partition, "a", 1000);
     assert_eq!(lag(), (25, 0));
     test.clock.advance_ms(60_000);
     let (dirty_percent, overdue_ms) = lag();
     assert!(dirty_percent == 25 && overdue_ms > 0, "{dirty_percent} {overdue_ms}");
-    engine.clean().unwrap();
+    engine.cleaner().run().unwrap();
     assert_eq!(lag(), (0, 0));
 }
 

@@ -116,8 +116,8 @@ fn what_is_kept_is_given_back_once_nothing_was_appended_between_two_rounds() {
         assert_told(&test, &engine);
     }
     // What a group commits is no append: nobody waits for more than a few bytes.
-    let offset = GroupOffset { offset: 1, leader_epoch: -1, metadata: String::new() };
-    engine.commit_group_offsets("readers", vec![(partition.clone(), offset)]).unwrap();
+    let offset = GroupOffset::new(1);
+    engine.group("readers").commit(vec![(partition.clone(), offset)]).unwrap();
     round(&test, &engine);
     assert_eq!(engine.metrics().free_segment_count, 0);
     assert_eq!(engine.metrics().free_segment_bytes, 0);
@@ -302,7 +302,7 @@ fn kept_after(damage: bool, reader: Reader) -> u64 {
     }
     assert_eq!(reader(&engine, &partition), damage);
     delete_most(&engine, &partition);
-    let _paused = engine.pause_cleaner();
+    let _paused = engine.cleaner().pause();
     round(&test, &engine);
     assert_eq!(engine.metrics().freed_segments, 1);
     free_file_count(&test)
@@ -318,7 +318,9 @@ fn f5_a_segment_in_which_any_reader_has_found_damage_is_not_written_over() {
         let visibility = Visibility::Applied;
         engine.list_offset(partition, query, Isolation::Uncommitted, visibility).is_err()
     };
-    let clean = |engine: &Engine, partition: &Partition| engine.clean_partition(partition).is_err();
+    let clean = |engine: &Engine, partition: &Partition| {
+        engine.cleaner().clean_partition(partition).is_err()
+    };
     let verify = |engine: &Engine, _: &Partition| !engine.verify().unwrap().is_clean();
     let readers: [Reader; 4] = [scan, look_up, clean, verify];
     for (at, reader) in readers.into_iter().enumerate() {

@@ -11,8 +11,8 @@ use temporary::TemporaryDirectory;
 use tidelog::config::Maintenance;
 use tidelog::store::{MemoryDisk, OpenStore};
 use tidelog::{
-    Engine, EngineConfig, FetchOptions, Isolation, OffsetQuery, Partition, Record, TopicConfig,
-    Visibility,
+    Engine, EngineConfig, FetchOptions, FirstBatch, Isolation, OffsetQuery, Partition, Record,
+    TopicConfig, Visibility,
 };
 
 /// A directory and a kind of store; the engine in it can be opened again and again.
@@ -215,7 +215,7 @@ fn a_snapshot_shows_what_the_cleaner_removes_under_it(place: &Place) {
     }
     let mut slow = engine.snapshot().scan(partition.topic());
     assert_eq!(slow.next().unwrap().unwrap().record.offset, 0);
-    engine.clean_partition(&partition).unwrap().unwrap();
+    engine.cleaner().clean_partition(&partition).unwrap().unwrap();
     engine.checkpoint().unwrap();
     engine.run_maintenance().unwrap();
     let anew = engine.snapshot().scan(partition.topic());
@@ -273,7 +273,8 @@ fn thousands_of_partitions_are_read_within_the_bytes_that_were_asked_for(place: 
     let mut left = 50_000;
     let (mut given, mut answered) = (0, 0);
     for partition in topic.partitions() {
-        let options = FetchOptions::new().max_bytes(left).at_least_one(given == 0);
+        let first = if given == 0 { FirstBatch::Always } else { FirstBatch::IfItFits };
+        let options = FetchOptions::new().max_bytes(left).first_batch(first);
         let fetched = engine.fetch(&partition, 0, options).unwrap();
         given += fetched.bytes.len() as u64;
         answered += u64::from(!fetched.bytes.is_empty());

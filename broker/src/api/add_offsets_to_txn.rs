@@ -30,11 +30,8 @@ fn add(
 ) -> Result<(), Fault> {
     allowed(session, &request.transactional_id)?;
     let given = identity(request.producer_id, request.producer_epoch);
-    let added = context.engine.add_group_to_transaction(
-        &request.transactional_id,
-        given,
-        &request.group_id,
-    );
+    let added =
+        context.engine.producers().add_group(&request.transactional_id, given, &request.group_id);
     added.map_err(|error| fault(&error, Knows::coordinator(version)))?;
     Ok(())
 }

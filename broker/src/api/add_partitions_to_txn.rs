@@ -107,7 +107,7 @@ fn one(
     if wanted.verify_only {
         return verified(context, knows, wanted);
     }
-    let added = context.engine.add_partitions_to_transaction(wanted.id, wanted.given, &partitions);
+    let added = context.engine.producers().add_partitions(wanted.id, wanted.given, &partitions);
     let code = added.err().map_or(0, |error| fault(&error, knows).code);
     results(wanted.topics, |_, _| code)
 }
@@ -118,7 +118,7 @@ fn verified(
     knows: Knows,
     wanted: Wanted<'_>,
 ) -> Vec<AddPartitionsToTxnTopicResult> {
-    let described = context.engine.describe_transactional_id(wanted.id);
+    let described = context.engine.producers().describe_transactional_id(wanted.id);
     let current = described.as_ref().map(|held| held.producer);
     let refused = match current {
         Some(current) if current == wanted.given => None,

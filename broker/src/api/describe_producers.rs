@@ -56,7 +56,7 @@ fn producers(
 ) -> Result<Vec<ProducerState>, Fault> {
     let topic = context.topic(&session.access, Action::KafkaRead, topic)?;
     let partition = topic.partition(index).map_err(|_| Fault::unknown())?;
-    let producers = context.engine.describe_producers(&partition);
+    let producers = context.engine.producers().describe(&partition);
     let states = producers.into_iter().map(|producer| {
         ProducerState::default()
             .with_producer_id(ProducerId(producer.producer_id))

@@ -52,7 +52,7 @@ fn state(
         return Err(Fault::invalid_request("a transactional id must not be empty"));
     }
     allowed(session, id)?;
-    let held = context.engine.describe_transactional_id(id).ok_or_else(|| {
+    let held = context.engine.producers().describe_transactional_id(id).ok_or_else(|| {
         let message = "there is no such transactional id";
         Fault::new(ResponseError::TransactionalIdNotFound, message)
     })?;

@@ -48,6 +48,6 @@ fn end(
         RAISES_EPOCH.. => EndProtocol::RaisesEpoch,
         _ => EndProtocol::KeepsEpoch,
     };
-    let ended = context.engine.end_transaction(&request.transactional_id, given, kind, protocol);
+    let ended = context.engine.producers().end(&request.transactional_id, given, kind, protocol);
     ended.map_err(|error| fault(&error, Knows::coordinator(version)))
 }

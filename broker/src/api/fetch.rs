@@ -14,7 +14,7 @@ use kafka_protocol::messages::fetch_response::{
 };
 use kafka_protocol::messages::{FetchRequest, FetchResponse, ProducerId};
 use tidelog::types::{Isolation, Watermarks};
-use tidelog::{AbortedTransaction, FetchError, FetchOptions, Partition, StorageError};
+use tidelog::{AbortedTransaction, FetchError, FetchOptions, FirstBatch, Partition, StorageError};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -188,7 +188,7 @@ async fn read(context: &Arc<Context>, wanted: &Arc<[Wanted]>, terms: Terms) -> F
             let allowed = one.max_bytes.min(left);
             let options = FetchOptions::new()
                 .max_bytes(allowed as u64)
-                .at_least_one(nothing_yet)
+                .first_batch(if nothing_yet { FirstBatch::Always } else { FirstBatch::IfItFits })
                 .visibility(context.rules.visibility());
             let read = read_one(context, one, terms.isolation, options);
             if let Read::Data { bytes, has_more, .. } = &read {

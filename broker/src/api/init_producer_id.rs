@@ -50,7 +50,7 @@ fn init(
             let message = "a user that may write no topic gets no producer id";
             return Err(Fault::new(ResponseError::ClusterAuthorizationFailed, message));
         }
-        let given = context.engine.new_producer_id().map_err(refused)?;
+        let given = context.engine.producers().new_id().map_err(refused)?;
         return Ok(ProducerIdentity { producer_id: given, producer_epoch: 0 });
     };
     allowed(session, id)?;
@@ -64,5 +64,5 @@ fn init(
         _ => Some(given),
     };
     let timeout_ms = request.transaction_timeout_ms;
-    context.engine.init_producer(id, InitProducer { timeout_ms, expected }).map_err(refused)
+    context.engine.producers().init(id, InitProducer { timeout_ms, expected }).map_err(refused)
 }

@@ -73,7 +73,7 @@ fn list(
             && pattern.as_ref().is_none_or(|pattern| pattern.is_match(id))
             && session.access.allows_transactional_id(id)
     };
-    let known = context.engine.transactional_ids();
+    let known = context.engine.producers().transactional_ids();
     let states = known.into_iter().filter(wanted).map(|held| {
         TransactionState::default()
             .with_transactional_id(TransactionalId(text(held.transactional_id)))

@@ -76,7 +76,7 @@ fn commit(
         );
     }
     if !offsets.is_empty()
-        && let Err(error) = context.engine.commit_group_offsets_as_sent(&request.group_id, offsets)
+        && let Err(error) = context.engine.group(&request.group_id).commit_as_sent(offsets)
     {
         let Fault { code, message, .. } = unavailable(error);
         tracing::warn!(reason = %message, "offsets of a group could not be stored");

@@ -67,7 +67,7 @@ fn delete(
         }
     }
     if !removed.is_empty() {
-        context.engine.remove_group_offsets(group, removed).map_err(unavailable)?;
+        context.engine.group(group).remove_offsets(removed).map_err(unavailable)?;
     }
     let topics = topics.into_iter().map(|(name, partitions)| {
         OffsetDeleteResponseTopic::default().with_name(name).with_partitions(partitions)

@@ -119,7 +119,7 @@ struct Wanted<'a> {
 
 impl Wanted<'_> {
     fn check(&self, context: &Context, partition: &Partition) -> Result<(), Fault> {
-        if self.stable && context.engine.is_group_offset_staged(self.group, partition) {
+        if self.stable && context.engine.group(self.group).is_offset_staged(partition) {
             let message = "an open transaction holds an offset of the group for this partition";
             return Err(Fault::new(ResponseError::UnstableOffsetCommit, message));
         }
@@ -147,7 +147,7 @@ fn committed(
                 _ if !allowed => Err(Fault::not_allowed()),
                 None => Ok(None),
                 Some(at) => match wanted.check(context, &at) {
-                    Ok(()) => Ok(context.engine.group_offset(group, &at).map_err(unavailable)?),
+                    Ok(()) => Ok(context.engine.group(group).offset(&at).map_err(unavailable)?),
                     Err(fault) => Err(fault),
                 },
             };
@@ -161,7 +161,7 @@ fn committed(
 fn all(context: &Context, session: &Session, wanted: Wanted<'_>) -> Result<Committed, Fault> {
     let mut topics = Committed::new();
     let mut places: HashMap<String, usize> = HashMap::new();
-    for (partition, offset) in context.engine.group_offsets(wanted.group).map_err(unavailable)? {
+    for (partition, offset) in context.engine.group(wanted.group).offsets().map_err(unavailable)? {
         let topic = partition.topic();
         let name = topic.name().as_str();
         if !session.access.allows(Action::Describe, name) {
@@ -174,7 +174,7 @@ fn all(context: &Context, session: &Session, wanted: Wanted<'_>) -> Result<Commi
         let found = match wanted.check(context, &partition) {
             // A transaction that ended between has made another one the group's.
             Ok(()) if wanted.stable => {
-                Ok(context.engine.group_offset(wanted.group, &partition).map_err(unavailable)?)
+                Ok(context.engine.group(wanted.group).offset(&partition).map_err(unavailable)?)
             }
             Ok(()) => Ok(Some(offset)),
             Err(fault) => Err(fault),

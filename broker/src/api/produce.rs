@@ -16,8 +16,8 @@ use kafka_protocol::messages::produce_response::{
 use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
 use tidelog::types::{Durability, ProducerIdentity, TopicId};
 use tidelog::{
-    AppendError, AppendTransaction, CommitError, Committed, CommittedBatch, NotWritten, Partition,
-    Refusal, Ticket, Topic,
+    AppendError, AppendTransaction, CommitError, Committed, CommittedBatch, FirstSequence,
+    NotWritten, Partition, Refusal, Ticket, Topic,
 };
 
 use super::produce_parts::{self, AskedTopic, Parts};
@@ -145,7 +145,7 @@ async fn add_partitions(
     let work = move |context: &Context| {
         adds.into_iter().try_for_each(|((producer_id, producer_epoch), partitions)| {
             let producer = ProducerIdentity { producer_id, producer_epoch };
-            context.engine.add_partitions_of_append(&id, producer, &partitions)
+            context.engine.producers().add_partitions_of_append(&id, producer, &partitions)
         })
     };
     let added = off_the_loop(context, work).await;
@@ -277,7 +277,11 @@ impl Checks<'_> {
     fn append(&self) -> Append {
         let mut transaction = self.context.engine.append_transaction();
         if let Some(id) = &self.parts.transactional_id {
-            transaction.transactional_id(id, self.version >= ADDS_PARTITIONS);
+            let first = match self.version {
+                ADDS_PARTITIONS.. => FirstSequence::Zero,
+                _ => FirstSequence::Any,
+            };
+            transaction.transactional_id(id, first);
         }
         Append { transaction, at: Vec::new(), adds: Adds::new() }
     }

@@ -12,7 +12,7 @@ use kafka_protocol::messages::txn_offset_commit_response::{
     TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
 };
 use kafka_protocol::messages::{TxnOffsetCommitRequest, TxnOffsetCommitResponse};
-use tidelog::{GroupOffset, Partition};
+use tidelog::{GroupMembership, GroupOffset, Partition};
 
 use super::offset_commit::group_offset;
 use super::transactions::{Knows, allowed, fault, identity};
@@ -64,8 +64,12 @@ fn stage(
     let staged = check_member(context, request).and_then(|()| {
         let (id, group) = (&request.transactional_id, &request.group_id);
         let producer = identity(request.producer_id, request.producer_epoch);
-        let may_add = version >= ADDS_GROUP;
-        let staged = context.engine.stage_group_offsets(id, producer, group, offsets, may_add);
+        let membership = match version {
+            ADDS_GROUP.. => GroupMembership::Implied,
+            _ => GroupMembership::Required,
+        };
+        let staged =
+            context.engine.producers().stage_offsets(id, producer, group, offsets, membership);
         let knows = Knows { fenced: false, abortable: version >= WITH_ABORTABLE };
         staged.map_err(|error| fault(&error, knows))
     });

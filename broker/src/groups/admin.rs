@@ -46,7 +46,7 @@ impl Coordinator {
             Some(_) => return Err(ResponseError::NonEmptyGroup),
             None => false,
         };
-        let removed = self.engine.remove_group(name).map_err(|error| unavailable(&error))?;
+        let removed = self.engine.group(name).remove().map_err(|error| unavailable(&error))?;
         if was_known || removed > 0 { Ok(()) } else { Err(ResponseError::GroupIdNotFound) }
     }
 }

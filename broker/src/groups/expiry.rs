@@ -55,10 +55,10 @@ impl Coordinator {
             let kept = self.look(&name, |group, since| self.kept(group, since));
             if let Some(except) = kept.unwrap_or_else(|| self.is_over(self.started, Vec::new())) {
                 let until = self.clock.now_ms().saturating_sub(self.retention_ms());
-                count += self.engine.expire_group_offsets(&name, until, except)?;
+                count += self.engine.group(&name).expire_offsets(until, except)?;
             }
             if self.look(&name, |group, _| group.is_forgettable()) == Some(true)
-                && self.engine.group_offsets(&name)?.is_empty()
+                && self.engine.group(&name).offsets()?.is_empty()
             {
                 self.forget(&name, Group::is_forgettable);
             }

@@ -125,7 +125,7 @@ impl Coordinator {
 
     /// Whether a group has committed anything.
     pub(super) fn has_offsets(&self, name: &str) -> Result<bool, ResponseError> {
-        match self.engine.group_offsets(name) {
+        match self.engine.group(name).offsets() {
             Ok(offsets) => Ok(!offsets.is_empty()),
             Err(GroupError::TooLong(_)) => Ok(false),
             Err(error) => Err(unavailable(&error)),

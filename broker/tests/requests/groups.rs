@@ -292,7 +292,7 @@ fn offsets_of_a_group_without_members_expire_an_hour_after_each_was_committed() 
     broker.restart();
     broker.advance_quietly(hour - Duration::from_millis(1));
     assert_eq!(broker.context.groups.expire_offsets().unwrap(), 0);
-    assert!(broker.engine.group_offset("g", &topic.partition(0).unwrap()).unwrap().is_some());
+    assert!(broker.engine.group("g").offset(&topic.partition(0).unwrap()).unwrap().is_some());
     broker.advance_quietly(Duration::from_millis(1));
     assert_eq!(broker.context.groups.expire_offsets().unwrap(), 1);
     assert_eq!(broker.engine.groups().unwrap(), [""; 0]);

@@ -23,7 +23,7 @@ use kafka_protocol::messages::*;
 use kafka_protocol::protocol::StrBytes;
 use tidelog::producer::transaction::EndProtocol;
 use tidelog::record::{BatchBuilder, MarkerKind};
-use tidelog::{GroupOffset, InitProducer, Partition, Record};
+use tidelog::{GroupMembership, GroupOffset, InitProducer, Partition, Record};
 use tidelog_broker::profile::{Profile, Rules};
 
 /// The first and the second protocol: the version of Produce, and that of EndTxn.
@@ -244,9 +244,9 @@ fn offsets_of_a_group_come_with_the_commit_and_not_before() {
             answer.topics[0].partitions.iter().map(|partition| partition.error_code).collect();
         assert_eq!(codes, [0, 3, 12]);
         let other = broker.engine.topic("orders").unwrap().partition(1).unwrap();
-        assert!(!broker.engine.is_group_offset_staged("readers", &other));
+        assert!(!broker.engine.group("readers").is_offset_staged(&other));
         let orders = broker.engine.topic("orders").unwrap().partition(0).unwrap();
-        let committed = || broker.engine.group_offset("readers", &orders).unwrap();
+        let committed = || broker.engine.group("readers").offset(&orders).unwrap();
         assert_eq!(committed(), None);
         let (code, next) = end(&mut client, SECOND.1, "pay", holder, commit);
         assert_eq!(code, 0);
@@ -314,20 +314,29 @@ fn all_stable_offsets_are_never_those_from_before_a_transaction_that_was_open() 
     let engine = &broker.engine;
     let partitions = engine.topic("orders").unwrap().partitions();
     let all = |offset| -> Vec<(Partition, GroupOffset)> {
-        let committed = GroupOffset { offset, leader_epoch: -1, metadata: String::new() };
+        let committed = GroupOffset::new(offset);
         partitions.iter().map(|one| (one.clone(), committed.clone())).collect()
     };
-    engine.commit_group_offsets("readers", all(0)).unwrap();
+    engine.group("readers").commit(all(0)).unwrap();
     let init = InitProducer { timeout_ms: 60_000, expected: None };
-    let producer = engine.init_producer("pay", init).unwrap();
+    let producer = engine.producers().init("pay", init).unwrap();
     let staged = AtomicI64::new(0);
     std::thread::scope(|scope| {
         let writing = scope.spawn(|| {
             for offset in 1..=1500 {
-                engine.stage_group_offsets("pay", producer, "readers", all(offset), true).unwrap();
+                engine
+                    .producers()
+                    .stage_offsets(
+                        "pay",
+                        producer,
+                        "readers",
+                        all(offset),
+                        GroupMembership::Implied,
+                    )
+                    .unwrap();
                 staged.store(offset, Ordering::SeqCst);
                 let (kind, protocol) = (MarkerKind::Commit, EndProtocol::KeepsEpoch);
-                engine.end_transaction("pay", producer, kind, protocol).unwrap();
+                engine.producers().end("pay", producer, kind, protocol).unwrap();
             }
         });
         let mut client = broker.client();

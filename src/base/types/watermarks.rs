@@ -17,6 +17,17 @@ pub struct Watermarks {
     pub log_end: Offset,
 }
 
+impl Watermarks {
+    /// The offset below which a reader of this isolation may read.
+    #[must_use]
+    pub fn readable_end(&self, isolation: Isolation) -> Offset {
+        match isolation {
+            Isolation::Committed => self.last_stable,
+            Isolation::Uncommitted => self.high_watermark,
+        }
+    }
+}
+
 /// What a commit survives once it is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Durability {

@@ -12,7 +12,7 @@ use crate::state::catalog::Partition;
 use crate::write::append::{CommitError, Committed};
 
 /// A producer whose retried batches are stored once: by
-/// [`Engine::idempotent_producer`](crate::Engine::idempotent_producer).
+/// [`ProducerManager::idempotent`](crate::ProducerManager::idempotent).
 #[derive(Debug)]
 pub struct IdempotentProducer {
     shared: Arc<Shared>,

@@ -11,7 +11,7 @@ use crate::commit::Ticket;
 use crate::core::Shared;
 use crate::record::{Codec, Record};
 use crate::state::catalog::Partition;
-use crate::write::append::{AppendTransaction, CommitError, Committed, Stamp};
+use crate::write::append::{AppendTransaction, CommitError, Committed, FirstSequence, Stamp};
 
 /// What a producer has sent of one epoch.
 #[derive(Debug, Default)]
@@ -110,7 +110,7 @@ impl Sequences {
         let mut append = AppendTransaction::new(Arc::clone(sender.shared));
         append.set_codec(sender.codec);
         if let Some(id) = sender.transactional_id {
-            append.transactional_id(id, true);
+            append.transactional_id(id, FirstSequence::Zero);
         }
         #[expect(clippy::mutable_key_type, reason = "a partition is hashed by its number alone")]
         let mut used: HashMap<&Partition, Used> = HashMap::new();

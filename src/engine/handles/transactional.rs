@@ -14,8 +14,8 @@ use crate::state::catalog::Partition;
 use crate::state::producer::transaction::{EndProtocol, ProducerTransactionError};
 use crate::write::append::{CommitError, Committed};
 use crate::write::producer_transaction::{
-    InitProducer, ProducerError, add_partitions_of_append, end_own_transaction, init_producer,
-    stage_offsets,
+    GroupMembership, InitProducer, ProducerError, add_partitions_of_append, end_own_transaction,
+    init_producer, stage_offsets,
 };
 
 /// How often a transactional id is asked for while its open transaction is being aborted. One
@@ -23,7 +23,7 @@ use crate::write::producer_transaction::{
 const MAX_TRIES: u32 = 100;
 
 /// A producer with a transactional id: by
-/// [`Engine::transactional_producer`](crate::Engine::transactional_producer).
+/// [`ProducerManager::transactional`](crate::ProducerManager::transactional).
 #[derive(Debug)]
 pub struct TransactionalProducer {
     shared: Arc<Shared>,
@@ -173,12 +173,15 @@ impl ProducerTransaction<'_> {
     pub fn send_offsets(
         &mut self,
         group: &str,
-        offsets: Vec<(Partition, GroupOffset)>,
+        offsets: impl IntoIterator<Item = (Partition, GroupOffset)>,
     ) -> Result<(), ProducerError> {
+        let offsets: Vec<_> = offsets.into_iter().collect();
         check_offsets(&offsets).map_err(ProducerError::NegativeOffset)?;
         self.open()?;
         let producer = &*self.producer;
-        stage_offsets(&producer.shared, &producer.id, producer.identity, group, offsets, true)
+        let (shared, identity) = (&producer.shared, producer.identity);
+        let membership = GroupMembership::Implied;
+        stage_offsets(shared, &producer.id, identity, group, offsets, membership)
     }
 
     /// Commits: records and offsets appear in all partitions and groups in one instant, and

@@ -37,6 +37,8 @@ pub enum OpenError {
         /// Where it should be.
         directory: PathBuf,
     },
+    /// This build has no RocksDB, and the builder was given no other store.
+    NoStore,
     /// The storage failed, or what it holds is damaged.
     Storage(StorageError),
 }
@@ -83,6 +85,10 @@ impl fmt::Display for OpenError {
                 f,
                 "the engine was made here, and its index is gone: directory={}",
                 directory.display()
+            ),
+            Self::NoStore => f.write_str(
+                "this build has no index store: enable the feature `rocksdb`, or give one to \
+                 `EngineBuilder::store`",
             ),
             Self::Storage(_) => f.write_str("the engine's storage could not be opened"),
         }

@@ -19,13 +19,13 @@ use crate::state::producer::{AbortedSet, AbortedTransaction};
 /// What a fetch may return.
 ///
 /// ```
-/// use tidelog::{FetchOptions, Isolation, Visibility};
+/// use tidelog::{FetchOptions, FirstBatch, Isolation, Visibility};
 ///
 /// let options = FetchOptions::new()
 ///     .max_bytes(4 << 20)
 ///     .isolation(Isolation::Uncommitted)
 ///     .visibility(Visibility::Synced)
-///     .at_least_one(false);
+///     .first_batch(FirstBatch::IfItFits);
 /// assert_ne!(options, FetchOptions::default());
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,17 @@ pub struct FetchOptions {
     max_bytes: u64,
     isolation: Isolation,
     visibility: Visibility,
-    at_least_one: bool,
+    first_batch: FirstBatch,
+}
+
+/// Whether a fetch returns its first batch where that alone is larger than its limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FirstBatch {
+    /// It does, so that a consumer never sticks (KIP-74).
+    #[default]
+    Always,
+    /// It does not: for all but the first partition of a request that reads several.
+    IfItFits,
 }
 
 impl Default for FetchOptions {
@@ -50,11 +60,11 @@ impl FetchOptions {
             max_bytes: 1 << 20,
             isolation: Isolation::Committed,
             visibility: Visibility::Applied,
-            at_least_one: true,
+            first_batch: FirstBatch::Always,
         }
     }
 
-    /// The most bytes to return; one batch may be larger, see [`FetchOptions::at_least_one`].
+    /// The most bytes to return; one batch may be larger, see [`FirstBatch`].
     pub const fn max_bytes(mut self, max_bytes: u64) -> Self {
         self.max_bytes = max_bytes;
         self
@@ -72,11 +82,9 @@ impl FetchOptions {
         self
     }
 
-    /// Whether the first batch is returned even if it is larger than `max_bytes`, so that a
-    /// consumer never sticks (KIP-74). True at first; false for all but the first partition of a
-    /// request that reads several.
-    pub const fn at_least_one(mut self, at_least_one: bool) -> Self {
-        self.at_least_one = at_least_one;
+    /// Whether the first batch is returned even if it is larger than `max_bytes`.
+    pub const fn first_batch(mut self, first_batch: FirstBatch) -> Self {
+        self.first_batch = first_batch;
         self
     }
 }
@@ -161,7 +169,7 @@ fn look(
         let watermarks = check(shared, partition, offset, options.visibility)?;
         let found = find(shared, partition, offset, &watermarks, options)?;
         let is_whole = found.first().is_some_and(|first| first.entry.base_offset <= offset);
-        if is_whole || offset >= bound(&watermarks, options.isolation) {
+        if is_whole || offset >= watermarks.readable_end(options.isolation) {
             return Ok((watermarks, found));
         }
         // A gap, or the start of the log has moved past the offset since the look at it: an entry
@@ -219,14 +227,6 @@ fn check(
     Ok(watermarks)
 }
 
-/// The offset below which this caller may read.
-fn bound(watermarks: &Watermarks, isolation: Isolation) -> Offset {
-    match isolation {
-        Isolation::Committed => watermarks.last_stable,
-        Isolation::Uncommitted => watermarks.high_watermark,
-    }
-}
-
 fn find(
     shared: &Shared,
     partition: &Partition,
@@ -234,11 +234,11 @@ fn find(
     watermarks: &Watermarks,
     options: FetchOptions,
 ) -> Result<Vec<Located>, StorageError> {
-    let bound = bound(watermarks, options.isolation);
+    let bound = watermarks.readable_end(options.isolation);
     if offset >= bound {
         return Ok(Vec::new());
     }
     let max_bytes = options.max_bytes.min(shared.config.max_fetch_bytes);
-    let limit = (max_bytes, options.at_least_one);
+    let limit = (max_bytes, options.first_batch == FirstBatch::Always);
     locate(&*shared.pipeline.store, partition.cell().id(), offset, bound, limit)
 }

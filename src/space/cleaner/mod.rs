@@ -47,13 +47,15 @@ mod producers;
 mod reader;
 mod round;
 mod rules;
+mod wait;
 
 pub use error::CleanError;
 #[cfg(any(test, feature = "test-util"))]
 pub use hooks::{forget_cleaned, skip_offsets};
 pub use pause::CleanerPause;
 pub use plan::{CleanerPlan, plan};
-pub use round::{CleanerRound, clean_partition, clean_round};
+pub use round::{CleanerRound, When, clean_partition, clean_round};
+pub use wait::wait_until_cleaned;
 
 use std::ops::ControlFlow;
 

@@ -19,7 +19,16 @@ pub struct CleanerRound {
     pub failures: Vec<(Partition, CleanError)>,
 }
 
-/// Cleans a partition, if a pass is due and the cleaner is not paused.
+/// When a partition is cleaned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// When a pass is due.
+    Due,
+    /// Now, if anything can be cleaned.
+    Now,
+}
+
+/// Cleans a partition, if it is time and the cleaner is not paused.
 ///
 /// # Errors
 /// [`CleanError`]: the topic is gone, or the partition cannot be read, or written again. What was
@@ -27,6 +36,7 @@ pub struct CleanerRound {
 pub fn clean_partition(
     shared: &Shared,
     partition: &Partition,
+    when: When,
     pace: &mut Pace<'_>,
 ) -> Result<Option<CleanerPass>, CleanError> {
     let _running = shared.cleaning.run();
@@ -35,7 +45,14 @@ pub fn clean_partition(
         return Ok(None);
     }
     let survey = survey(shared, partition)?;
-    if !survey.plan.is_due {
+    let is_time = match when {
+        When::Due => survey.plan.is_due,
+        When::Now => {
+            (survey.plan.cleanable_bytes > 0 || survey.plan.horizon_reached)
+                && is_compacted(partition)
+        }
+    };
+    if !is_time {
         shared.cleaning.note(id, None);
         return Ok(None);
     }
@@ -66,6 +83,10 @@ pub fn clean_partition(
             Err(error)
         }
     }
+}
+
+fn is_compacted(partition: &Partition) -> bool {
+    partition.topic().settings().effective().cleanup_policy.compact
 }
 
 /// Cleans all partitions for which a pass is due, the dirtiest first, each once.
@@ -105,7 +126,7 @@ pub fn clean_round(shared: &Shared, pace: &mut Pace<'_>) -> Result<CleanerRound,
     shared.cleaning.keep(|partition| compacted.contains(&partition));
     due.sort_by(|(_, a), (_, b)| b.dirty_ratio.total_cmp(&a.dirty_ratio));
     for (partition, _) in due {
-        match clean_partition(shared, &partition, pace) {
+        match clean_partition(shared, &partition, When::Due, pace) {
             Ok(Some(pass)) => {
                 let is_finished = pass.is_finished;
                 round.passes.push((partition, pass));

@@ -11,4 +11,4 @@ mod producers;
 mod transaction;
 
 pub use error::{AppendError, AppendErrorKind, CommitError, NotWritten, Refusal};
-pub use transaction::{AppendTransaction, Committed, CommittedBatch, Stamp};
+pub use transaction::{AppendTransaction, Committed, CommittedBatch, FirstSequence, Stamp};

@@ -35,11 +35,20 @@ pub struct AppendTransaction {
     transactional: Option<Transactional>,
 }
 
+/// With which sequence a producer may begin in a partition that knows nothing of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstSequence {
+    /// With any: what the partition knew of it may have expired.
+    Any,
+    /// With 0 only, as in Kafka's second transaction protocol (KIP-890).
+    Zero,
+}
+
 /// The producer transaction that an append belongs to.
 #[derive(Debug, Clone)]
 pub(super) struct Transactional {
     pub(super) id: String,
-    begins_at_zero: bool,
+    first_sequence: FirstSequence,
 }
 
 pub(super) struct PendingBatch {
@@ -123,10 +132,9 @@ impl AppendTransaction {
     /// The transactional id whose open producer transaction this append belongs to; every
     /// partition that gets a transactional batch must have been added to that transaction.
     ///
-    /// `begins_at_zero`: a producer that a partition knows nothing of must begin with sequence 0,
-    /// as in Kafka's second transaction protocol (KIP-890).
-    pub fn transactional_id(&mut self, id: &str, begins_at_zero: bool) -> &mut Self {
-        self.transactional = Some(Transactional { id: id.to_owned(), begins_at_zero });
+    /// `first_sequence`: how a producer may begin in a partition that knows nothing of it.
+    pub fn transactional_id(&mut self, id: &str, first_sequence: FirstSequence) -> &mut Self {
+        self.transactional = Some(Transactional { id: id.to_owned(), first_sequence });
         self
     }
 
@@ -135,7 +143,8 @@ impl AppendTransaction {
     }
 
     pub(super) fn begins_at_zero(&self) -> bool {
-        self.transactional.as_ref().is_some_and(|transactional| transactional.begins_at_zero)
+        let transactional = self.transactional.as_ref();
+        transactional.is_some_and(|known| known.first_sequence == FirstSequence::Zero)
     }
 
     /// Whether any batch names a producer.

@@ -23,6 +23,6 @@ pub use expire::{ExpireReport, expire};
 #[cfg(any(test, feature = "test-util"))]
 pub use hooks::{pretend_open, write_marker};
 pub use request::{
-    InitProducer, add_group, add_partitions, add_partitions_of_append, end_own_transaction,
-    end_transaction, init_producer, is_staged, new_producer_id, stage_offsets,
+    GroupMembership, InitProducer, add_group, add_partitions, add_partitions_of_append,
+    end_own_transaction, end_transaction, init_producer, is_staged, new_producer_id, stage_offsets,
 };

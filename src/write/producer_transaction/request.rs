@@ -23,6 +23,16 @@ pub struct InitProducer {
     pub expected: Option<ProducerIdentity>,
 }
 
+/// Whether a consumer group must have been added to a transaction before the transaction holds
+/// offsets of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupMembership {
+    /// It must, as in Kafka's `TxnOffsetCommit` up to version 4.
+    Required,
+    /// It is added by the request itself, as from version 5 on.
+    Implied,
+}
+
 /// A producer id that was never given before, also across power loss, for a producer without a
 /// transactional id.
 ///
@@ -135,13 +145,14 @@ pub fn stage_offsets(
     producer: ProducerIdentity,
     group: &str,
     offsets: Vec<(Partition, GroupOffset)>,
-    may_add_group: bool,
+    membership: GroupMembership,
 ) -> Result<(), ProducerError> {
     check_transactional_id(id)?;
     check_lengths(group, &offsets).map_err(ProducerError::TooLong)?;
     let named = group.to_owned();
+    let may_add = membership == GroupMembership::Implied;
     let step = move |row: Option<&_>, now, _: Fresh<'_>| {
-        transaction::stage_offsets(row, producer, &named, may_add_group, now)
+        transaction::stage_offsets(row, producer, &named, may_add, now)
     };
     let staged = Some((group.to_owned(), last_of_each(offsets)));
     carry_out(shared, Request { staged, ..Request::of_step(id, step) }).map(drop)

@@ -32,6 +32,28 @@ pub fn create_topic(
     settle(shared, CreateTopic { shared: Arc::clone(shared), name, config })
 }
 
+/// The topic of this name; makes it where there is none, with this configuration. One that exists
+/// is returned as it is.
+///
+/// # Errors
+/// As [`create_topic`], but for a name that exists.
+pub fn open_or_create_topic(
+    shared: &Arc<Shared>,
+    name: &str,
+    config: &TopicConfig,
+) -> Result<Topic, CreateTopicError> {
+    loop {
+        if let Some(topic) = shared.catalog.topic(name) {
+            return Ok(topic);
+        }
+        match create_topic(shared, name, config.clone()) {
+            // Another has made it meanwhile; it may even be gone again.
+            Err(CreateTopicError::Exists { .. }) => {}
+            settled => return settled,
+        }
+    }
+}
+
 /// What [`create_topic`] would refuse, without making anything.
 ///
 /// # Errors

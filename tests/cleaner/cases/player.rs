@@ -10,8 +10,8 @@ use tidelog::config::{ConfigChange, ConfigOperation, TopicSettings};
 use tidelog::record::{BatchBuilder, Batches, MarkerKind};
 use tidelog::types::ProducerIdentity;
 use tidelog::{
-    CleanError, CleanerPass, Codec, CommitError, Durability, Engine, FetchOptions, Isolation,
-    OffsetQuery, Partition, Record, StorageError, TopicConfig, Visibility,
+    CleanError, CleanerPass, Codec, CommitError, Durability, Engine, FetchOptions, FirstSequence,
+    Isolation, OffsetQuery, Partition, Record, StorageError, TopicConfig, Visibility,
 };
 
 use super::render::{batches, field, state};
@@ -157,7 +157,7 @@ impl Player {
             "commit" => self.end(rest, MarkerKind::Commit),
             "abort" => self.end(rest, MarkerKind::Abort),
             "expire_producers" => {
-                self.engine().expire_producers().expect("the disk is good");
+                self.engine().producers().expire().expect("the disk is good");
             }
             "producer_expiry_ms" => {
                 let ms = rest.parse().expect("a time");
@@ -168,7 +168,7 @@ impl Player {
             "retain" => return self.retain(),
             "maintain" => return self.maintain(),
             "plan" => {
-                let plan = self.engine().cleaner_plan(&self.partition());
+                let plan = self.engine().cleaner().plan(&self.partition());
                 let is_due = plan.expect("the index is readable").is_due;
                 return vec![format!("plan starts={}", if is_due { "yes" } else { "no" })];
             }
@@ -242,7 +242,7 @@ impl Player {
         let mut append = self.engine().append_transaction();
         if let Some(producer) = producer.filter(|_| is_transactional) {
             self.engine().pretend_open_transaction("p", producer, &self.partition());
-            append.transactional_id("p", false);
+            append.transactional_id("p", FirstSequence::Any);
         }
         let batch = builder.finish().expect("there are records");
         if append.batch(&self.partition(), batch).is_err() {
@@ -286,7 +286,7 @@ impl Player {
 
     /// One pass, if one is due; nothing if it cannot be made because of damage.
     pub fn try_clean(&self) -> Option<Option<CleanerPass>> {
-        match self.engine().clean_partition(&self.partition()) {
+        match self.engine().cleaner().clean_partition(&self.partition()) {
             Ok(pass) => Some(pass),
             Err(CleanError::Storage(StorageError::Corruption(_))) => None,
             Err(error) => panic!("{error}"),

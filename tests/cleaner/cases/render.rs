@@ -37,7 +37,7 @@ pub fn batches(engine: &Engine, partition: &Partition) -> Vec<RecordBatch> {
 /// The offsets of a partition.
 pub fn log_line(engine: &Engine, partition: &Partition) -> String {
     let marks = engine.watermarks(partition).expect("the partition exists");
-    let plan = engine.cleaner_plan(partition).expect("the index is readable");
+    let plan = engine.cleaner().plan(partition).expect("the index is readable");
     format!(
         "log start={} stable={} high={} end={} checkpoint={}",
         marks.log_start, marks.last_stable, marks.high_watermark, marks.log_end, plan.first_dirty
@@ -76,7 +76,7 @@ fn batch_line(batch: &RecordBatch) -> String {
 }
 
 fn producer_lines(engine: &Engine, partition: &Partition) -> Vec<String> {
-    let producers = engine.describe_producers(partition);
+    let producers = engine.producers().describe(partition);
     let line = |producer: &tidelog::ProducerDescription| {
         let open = producer.open_first_offset.map_or("-".to_owned(), |offset| offset.to_string());
         format!(

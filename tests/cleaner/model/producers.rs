@@ -6,7 +6,8 @@ use tidelog::producer::transaction::{EndProtocol, ProducerTransactionError};
 use tidelog::record::{BatchBuilder, MarkerKind, RecordBatch};
 use tidelog::types::ProducerIdentity;
 use tidelog::{
-    CommittedBatch, Durability, Engine, InitProducer, Partition, ProducerDescription, ProducerError,
+    CommittedBatch, Durability, Engine, FirstSequence, InitProducer, Partition,
+    ProducerDescription, ProducerError,
 };
 
 use super::world::World;
@@ -48,12 +49,12 @@ struct Transactional {
 }
 
 pub fn make_senders(engine: &Engine) -> Senders {
-    let id = || engine.new_producer_id().expect("the disk is good");
+    let id = || engine.producers().new_id().expect("the disk is good");
     let idempotent =
         (0..2).map(|_| ProducerIdentity { producer_id: id(), producer_epoch: 0 }).collect();
     let transactional = ["p", "q"].map(|id| {
         let init = InitProducer { timeout_ms: TIMEOUT_MS, expected: None };
-        let producer = engine.init_producer(id, init).expect("the disk is good");
+        let producer = engine.producers().init(id, init).expect("the disk is good");
         Transactional { id, producer, open: None }
     });
     Senders { idempotent, transactional: transactional.into() }
@@ -73,7 +74,7 @@ impl KnownProducers {
 
     /// A producer did something, which made this log end.
     fn note(&mut self, log_end: i64, engine: &Engine, partition: &Partition) {
-        self.history.push((log_end, engine.describe_producers(partition)));
+        self.history.push((log_end, engine.producers().describe(partition)));
     }
 
     pub fn crashed(&mut self, log_end: i64) {
@@ -92,7 +93,7 @@ impl KnownProducers {
 
     /// Nothing but producers changes what is remembered, and the log alone tells last sequences.
     pub fn check(&self, engine: &Engine, partition: &Partition, batches: &[RecordBatch]) {
-        assert_eq!(engine.describe_producers(partition), self.known());
+        assert_eq!(engine.producers().describe(partition), self.known());
         let start = engine.watermarks(partition).expect("the partition exists").log_start;
         for known in self.known() {
             let Some(sent) = self.last_sent(known) else { continue };
@@ -138,7 +139,7 @@ impl World {
     fn commit(&self, bytes: Bytes, transactional_id: Option<&str>) -> CommittedBatch {
         let mut append = self.engine().append_transaction();
         if let Some(id) = transactional_id {
-            append.transactional_id(id, false);
+            append.transactional_id(id, FirstSequence::Any);
         }
         append.batch(&self.partition(), bytes).expect("the batch is good");
         append.commit(Durability::Buffered).expect("the sequence is right").batches[0]
@@ -179,7 +180,7 @@ impl World {
         let Transactional { id, producer, open } = self.senders.transactional[which];
         let index = open.unwrap_or_else(|| {
             let (engine, partition) = (self.engine(), self.partition());
-            let added = engine.add_partitions_to_transaction(id, producer, &[partition]);
+            let added = engine.producers().add_partitions(id, producer, &[partition]);
             added.expect("the producer is the newest");
             model.transactions.push(Outcome::Open);
             model.transactions.len() - 1
@@ -217,7 +218,7 @@ impl World {
         };
         let protocols = [EndProtocol::KeepsEpoch, EndProtocol::RaisesEpoch];
         let protocol = protocols[self.below(2) as usize];
-        let next = self.engine().end_transaction(id, producer, kind, protocol);
+        let next = self.engine().producers().end(id, producer, kind, protocol);
         self.senders.transactional[which].producer = next.expect("the producer is the newest");
         self.ended(model, which, outcome);
         if kind == MarkerKind::Commit { "a commit" } else { "an abort" }
@@ -229,7 +230,7 @@ impl World {
         let id = self.senders.transactional[which].id;
         let init = InitProducer { timeout_ms: TIMEOUT_MS, expected: None };
         let producer = loop {
-            match self.engine().init_producer(id, init) {
+            match self.engine().producers().init(id, init) {
                 Ok(producer) => break producer,
                 Err(ProducerError::Refused(ProducerTransactionError::ConcurrentTransactions)) => {
                     self.ended(model, which, Outcome::Aborted);
@@ -244,10 +245,11 @@ impl World {
     }
 
     pub fn expire_producers(&mut self, model: &mut Model) -> &'static str {
-        self.engine().expire_producers().expect("the disk is good");
+        self.engine().producers().expire().expect("the disk is good");
         for which in 0..2 {
             let id = self.senders.transactional[which].id;
-            let found = self.engine().describe_transactional_id(id).expect("it is young");
+            let found =
+                self.engine().producers().describe_transactional_id(id).expect("it is young");
             let is_open = found.state == ProducerTransactionState::Ongoing;
             if self.senders.transactional[which].open.is_some() && !is_open {
                 self.ended(model, which, Outcome::Aborted);
@@ -266,7 +268,10 @@ impl World {
     pub fn reopened(&mut self, model: &mut Model) {
         for transactional in &mut self.senders.transactional {
             let engine = self.engine.as_ref().expect("it is open");
-            let found = engine.describe_transactional_id(transactional.id).expect("it was synced");
+            let found = engine
+                .producers()
+                .describe_transactional_id(transactional.id)
+                .expect("it was synced");
             assert_eq!(found.producer, transactional.producer);
             if found.state != ProducerTransactionState::Ongoing {
                 let lost = transactional.open.take();

@@ -172,13 +172,13 @@ impl World {
     }
 
     fn uncleanable(&self) -> i64 {
-        self.engine().cleaner_plan(&self.partition()).expect("readable").uncleanable
+        self.engine().cleaner().plan(&self.partition()).expect("readable").uncleanable
     }
 
     fn clean(&mut self, model: &mut Model, stop_at: u64) -> &'static str {
         let uncleanable = self.uncleanable();
         let mut calls = 0;
-        let pass = self.engine().clean_partition_at(&self.partition(), |_| {
+        let pass = self.engine().cleaner().clean_partition_at(&self.partition(), |_| {
             calls += 1;
             if calls > stop_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
@@ -196,7 +196,7 @@ impl World {
         let mut calls = 0;
         let mut did_crash = false;
         let engine = self.engine();
-        let result = engine.clean_partition_at(&self.partition(), |_| {
+        let result = engine.cleaner().clean_partition_at(&self.partition(), |_| {
             if calls == crash_at {
                 self.test.disk.kill();
                 did_crash = true;
@@ -231,7 +231,13 @@ impl World {
             self.expire_producers(model);
             let records = vec![Record::new("end", "v").timestamp(self.now)];
             self.append_batch(model, batch_of(&records), records);
-            while self.engine().clean_partition(&self.partition()).expect("whole").is_some() {}
+            while self
+                .engine()
+                .cleaner()
+                .clean_partition(&self.partition())
+                .expect("whole")
+                .is_some()
+            {}
             model.note_pass(self.uncleanable(), self.now);
             model.check(&self.engine(), &self.partition(), self.now);
         }

@@ -16,7 +16,7 @@ pub fn observed(engine: &Engine) -> Vec<String> {
         lines.push(format!("{index} end={} stable={}", marks.log_end, marks.last_stable));
         lines.push(format!("{index} log={:?}", log_of(engine, &partition)));
         lines.push(format!("{index} committed={:?}", committed_of(engine, &partition)));
-        for known in engine.describe_producers(&partition) {
+        for known in engine.producers().describe(&partition) {
             lines.push(format!(
                 "{index} producer={} epoch={} last={} open={:?}",
                 known.producer_id,
@@ -27,13 +27,13 @@ pub fn observed(engine: &Engine) -> Vec<String> {
         }
         for group in 0..super::world::GROUPS {
             let name = format!("g{group}");
-            let found = engine.group_offset(&name, &partition).expect("readable");
-            let staged = engine.is_group_offset_staged(&name, &partition);
+            let found = engine.group(&name).offset(&partition).expect("readable");
+            let staged = engine.group(&name).is_offset_staged(&partition);
             let offset = found.map(|found| found.offset);
             lines.push(format!("{index} {name} offset={offset:?} staged={staged}"));
         }
     }
-    for id in engine.transactional_ids() {
+    for id in engine.producers().transactional_ids() {
         let is_open = id.state.name() == "Ongoing";
         let mut partitions: Vec<i32> = id.partitions.iter().map(Partition::index).collect();
         partitions.sort_unstable();

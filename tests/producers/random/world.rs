@@ -6,8 +6,8 @@ use tidelog::record::{BatchBuilder, MarkerKind};
 use tidelog::rules::BrokenRules;
 use tidelog::types::ProducerIdentity;
 use tidelog::{
-    CommitError, Committed, Durability, Engine, GroupOffset, InitProducer, Partition,
-    ProducerError, Record, TopicConfig,
+    CommitError, Committed, Durability, Engine, FirstSequence, GroupMembership, GroupOffset,
+    InitProducer, Partition, ProducerError, Record, TopicConfig,
 };
 
 use super::model::{Effect, Model, Sent};
@@ -88,13 +88,13 @@ impl World {
         let topic = TopicConfig::new(PARTITIONS as u32);
         engine.create_topic("t", topic).expect("the disk is good");
         let idempotent = [0; 2].map(|_| ProducerIdentity {
-            producer_id: engine.new_producer_id().expect("the disk is good"),
+            producer_id: engine.producers().new_id().expect("the disk is good"),
             producer_epoch: 0,
         });
         let mut model = Model::new(PARTITIONS);
         for id in 0..IDS as usize {
             let init = InitProducer { timeout_ms: 60_000, expected: None };
-            let producer = engine.init_producer(&format!("id{id}"), init).expect("a good disk");
+            let producer = engine.producers().init(&format!("id{id}"), init).expect("a good disk");
             model.attempt(Effect::Init { id, producer });
         }
         model.acknowledge(true);
@@ -283,7 +283,7 @@ impl World {
     fn send(&mut self, sent: Vec<Sent>, id: Option<usize>) -> &'static str {
         let mut append = self.engine().append_transaction();
         if let Some(id) = id {
-            append.transactional_id(&format!("id{id}"), true);
+            append.transactional_id(&format!("id{id}"), FirstSequence::Zero);
         }
         for one in &sent {
             let ProducerIdentity { producer_id, producer_epoch } = one.producer;
@@ -345,7 +345,8 @@ impl World {
         let partition = self.partition(sent.partition);
         let is_in = self.model.state().ids[&id].partitions.contains(&sent.partition);
         let name = format!("id{id}");
-        let added = self.engine().add_partitions_of_append(&name, producer, &[partition]);
+        let added =
+            self.engine().producers().add_partitions_of_append(&name, producer, &[partition]);
         match self.asked(added) {
             Outcome::Done(()) if !is_in => {
                 self.model.attempt(Effect::Add { id, partitions: vec![sent.partition] });
@@ -365,7 +366,7 @@ impl World {
         let id = self.below(IDS) as usize;
         let held = self.model.state().ids[&id].clone();
         let init = InitProducer { timeout_ms: 60_000, expected: None };
-        let asked = self.engine().init_producer(&format!("id{id}"), init);
+        let asked = self.engine().producers().init(&format!("id{id}"), init);
         match self.asked(asked) {
             Outcome::Done(producer) => {
                 assert!(!held.is_open, "an open transaction is aborted first");
@@ -396,13 +397,13 @@ impl World {
         let group = self.below(GROUPS as u64) as usize;
         let partition = self.below(PARTITIONS as u64) as usize;
         let offset = self.below(1000) as i64;
-        let staged = GroupOffset { offset, leader_epoch: -1, metadata: "m".to_owned() };
-        let asked = self.engine().stage_group_offsets(
+        let staged = GroupOffset::new(offset).metadata("m");
+        let asked = self.engine().producers().stage_offsets(
             &format!("id{id}"),
             producer,
             &format!("g{group}"),
             vec![(self.partition(partition), staged)],
-            true,
+            GroupMembership::Implied,
         );
         let outcome = self.asked(asked);
         assert!(!matches!(outcome, Outcome::Refused(_)), "who holds the id may stage offsets");
@@ -417,9 +418,9 @@ impl World {
         let group = self.below(GROUPS as u64) as usize;
         let partition = self.below(PARTITIONS as u64) as usize;
         let offset = self.below(1000) as i64;
-        let committed = GroupOffset { offset, leader_epoch: -1, metadata: String::new() };
+        let committed = GroupOffset::new(offset);
         let offsets = vec![(self.partition(partition), committed)];
-        let done = self.engine().commit_group_offsets(&format!("g{group}"), offsets);
+        let done = self.engine().group(&format!("g{group}")).commit(offsets);
         self.model.attempt(Effect::Commit { group, partition, offset });
         if done.is_ok() {
             self.model.acknowledge(false);
@@ -438,7 +439,7 @@ impl World {
         if !is_open {
             return "no end, because nothing is open";
         }
-        let ended = self.engine().end_transaction(&format!("id{id}"), producer, kind, protocol);
+        let ended = self.engine().producers().end(&format!("id{id}"), producer, kind, protocol);
         let effect = Effect::End { id, kind, marker_epoch: next.producer_epoch, next };
         match self.asked(ended) {
             Outcome::Done(answer) => {
