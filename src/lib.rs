@@ -25,14 +25,17 @@ pub use crate::core::{
     CleanerLag, GroupOffset, NegativeOffset, ProducerIdError, TooLong, TooManyProducers,
 };
 pub use base::clock::Clock;
-pub use base::error::StorageError;
+pub use base::error::{Corruption, Place, StorageError};
+pub use base::figures::{Figure, FigureKind, FigureUnit, FigureValue};
 pub use base::metrics::Metrics;
 pub use base::types::{
-    Durability, Isolation, LeaderEpoch, Offset, TimestampMs, TopicId, TopicName, Visibility,
-    Watermarks,
+    Durability, Isolation, LeaderEpoch, Offset, ParseTopicIdError, TimestampMs, TopicId, TopicName,
+    TopicNameError, Visibility, Watermarks,
 };
 pub use commit::Ticket;
-pub use config::{EngineConfig, Maintenance, TopicConfig, TopicSettings};
+pub use config::{
+    EngineConfig, EngineConfigError, Maintenance, TopicConfig, TopicConfigError, TopicSettings,
+};
 pub use engine::handles::{
     Consumer, ConsumerError, ConsumerRecord, IdempotentProducer, OffsetReset, ProduceError,
     ProducerTransaction, TransactionalProducer,
@@ -47,11 +50,15 @@ pub use read::listen::{Listening, WaitFor};
 pub use read::offsets::{FoundOffset, ListOffsetError, OffsetQuery};
 pub use read::scan::{Scan, ScanError, ScannedRecord, Snapshot};
 pub use record::partitioner::Partitioner;
-pub use record::{Codec, Header, Record, RecordBatch};
+pub use record::{
+    AppendRefusal, BuildError, Codec, ControlError, ErrorCode, Header, Record, RecordBatch,
+    RecordError, RefusedReason, RefusedRecord, RefusedRecords, TooLarge,
+};
 pub use space::cleaner::{CleanError, CleanerPass, CleanerPause, CleanerPlan, CleanerRound};
 pub use space::retention::{DeleteRecordsError, OffsetTarget, RetentionReport};
 pub use state::catalog::{Partition, Topic, UnknownPartition};
-pub use state::partition::EpochEnd;
+pub use state::partition::{EpochEnd, OffsetsExhausted};
+pub use state::producer::transaction::ProducerTransactionError;
 pub use state::producer::{AbortedTransaction, SequenceError};
 pub use write::append::{
     AppendError, AppendErrorKind, AppendTransaction, CommitError, Committed, CommittedBatch,

@@ -1,7 +1,8 @@
 //! What can go wrong below every operation: `StorageError`, and `Corruption` found on disk.
 //!
 //! Each operation has its own error enum, which wraps [`StorageError`]. All of them can be cloned,
-//! because one failure is told to every caller that waits for it.
+//! because one failure is reported to every caller that waits for it. Each says its direct cause in
+//! its own text, and `source` is what comes after that: a chain that is printed says nothing twice.
 
 use std::fmt;
 use std::io;
@@ -116,6 +117,24 @@ impl StorageError {
         Self::Store { operation, reason: reason.into() }
     }
 
+    /// Whether the disk has no room.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self, Self::DiskFull { .. })
+    }
+
+    /// Whether a storage failure has stopped all writes, so that the engine must be reopened.
+    #[must_use]
+    pub fn is_halted(&self) -> bool {
+        matches!(self, Self::Halted { .. })
+    }
+
+    /// Whether the engine was closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(self, Self::Closed)
+    }
+
     /// Whether the same call can succeed later without reopening the engine.
     #[must_use]
     pub fn is_retriable(&self) -> bool {
@@ -146,8 +165,8 @@ impl From<Corruption> for StorageError {
 impl fmt::Display for StorageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io { operation, path, .. } => {
-                write!(f, "could not {operation} {}", path.display())
+            Self::Io { operation, path, source } => {
+                write!(f, "could not {operation} {}: {source}", path.display())
             }
             Self::Store { operation, reason } => {
                 write!(f, "the index store could not {operation}: {reason}")
@@ -163,9 +182,10 @@ impl fmt::Display for StorageError {
                 "the disk is full and nothing was written: free_bytes={free_bytes} \
                  reserve_bytes={reserve_bytes}"
             ),
-            Self::Halted { .. } => {
-                f.write_str("the engine has halted after a storage failure and must be reopened")
-            }
+            Self::Halted { cause } => write!(
+                f,
+                "the engine has halted after a storage failure and must be reopened: {cause}"
+            ),
             Self::Closed => f.write_str("the engine is closed"),
         }
     }
@@ -174,8 +194,8 @@ impl fmt::Display for StorageError {
 impl std::error::Error for StorageError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Io { source, .. } => Some(source.as_ref()),
-            Self::Halted { cause } => Some(cause.as_ref()),
+            Self::Io { source, .. } => source.source(),
+            Self::Halted { cause } => cause.source(),
             _ => None,
         }
     }

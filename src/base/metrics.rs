@@ -72,6 +72,22 @@ impl HistogramValues {
         self.buckets.iter().sum()
     }
 
+    /// The upper bound of each bucket that has one, in seconds, with how many durations were at
+    /// most so long: what a histogram of Prometheus is made of.
+    pub fn cumulative_seconds(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
+        let bounded = (0..).zip(&self.buckets[..BUCKET_COUNT - 1]);
+        bounded.scan(0, |below, (power, count)| {
+            *below += count;
+            Some((f64::from(1u32 << power) / 1e6, *below))
+        })
+    }
+
+    /// The sum of all, in seconds.
+    #[must_use]
+    pub fn sum_seconds(&self) -> f64 {
+        self.sum_us as f64 / 1e6
+    }
+
     /// The upper bound, in microseconds, of the bucket in which this share of all lies; `None`
     /// before the first.
     #[must_use]

@@ -3,6 +3,7 @@
 pub mod callback;
 pub mod clock;
 pub mod error;
+pub mod figures;
 pub mod io;
 pub mod metrics;
 pub mod rules;

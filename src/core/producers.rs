@@ -203,7 +203,9 @@ impl fmt::Display for ProducerIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exhausted => write!(f, "all producer ids were given out: limit={}", i64::MAX),
-            Self::Storage(_) => f.write_str("no block of producer ids could be reserved"),
+            Self::Storage(error) => {
+                write!(f, "no block of producer ids could be reserved: {error}")
+            }
         }
     }
 }
@@ -212,7 +214,7 @@ impl std::error::Error for ProducerIdError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Exhausted => None,
-            Self::Storage(error) => Some(error),
+            Self::Storage(error) => error.source(),
         }
     }
 }

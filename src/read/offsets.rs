@@ -309,7 +309,7 @@ impl fmt::Display for ListOffsetError {
             Self::UnknownPartition { partition } => {
                 write!(f, "the topic is gone: partition={partition}")
             }
-            Self::Storage(_) => f.write_str("the partition could not be read"),
+            Self::Storage(error) => write!(f, "the partition could not be read: {error}"),
         }
     }
 }
@@ -317,7 +317,7 @@ impl fmt::Display for ListOffsetError {
 impl std::error::Error for ListOffsetError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Storage(error) => Some(error),
+            Self::Storage(error) => error.source(),
             Self::UnknownPartition { .. } => None,
         }
     }

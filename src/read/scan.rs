@@ -395,7 +395,7 @@ impl fmt::Display for ScanError {
                 write!(f, "the topic has no such partition: partition={partition}")
             }
             Self::Expired => f.write_str("the snapshot is too old: take a new one"),
-            Self::Storage(_) => f.write_str("a partition could not be scanned"),
+            Self::Storage(error) => write!(f, "a partition could not be scanned: {error}"),
         }
     }
 }
@@ -403,7 +403,7 @@ impl fmt::Display for ScanError {
 impl std::error::Error for ScanError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Storage(error) => Some(error),
+            Self::Storage(error) => error.source(),
             Self::UnknownPartition { .. } | Self::Expired => None,
         }
     }

@@ -13,6 +13,7 @@ use super::data::Record;
 use super::fault::RecordError;
 use super::header::{BatchHeader, CRC_START, HEADER_BYTES, NO_PRODUCER_ID, NO_SEQUENCE};
 use super::headers::Headers;
+use super::too_large::TooLarge;
 use super::varint::{put_i32, put_i64, size_i32, size_i64};
 
 /// The size that no batch can pass: its length field has 31 bits and counts all but 12 bytes.
@@ -57,12 +58,7 @@ pub enum BuildError {
     /// The batch would have no records.
     Empty,
     /// The batch would be larger than its limit.
-    TooLarge {
-        /// Its size, uncompressed.
-        size_bytes: usize,
-        /// The limit.
-        limit_bytes: usize,
-    },
+    TooLarge(TooLarge),
     /// The transactional bit without a producer.
     TransactionalWithoutProducer,
     /// A negative producer id, epoch or sequence.
@@ -176,7 +172,7 @@ impl BatchBuilder {
     pub fn push(&mut self, record: &Record) -> Result<(), BuildError> {
         let size_bytes = self.encoded_size_with(record);
         if size_bytes > self.max_bytes {
-            return Err(BuildError::TooLarge { size_bytes, limit_bytes: self.max_bytes });
+            return Err(BuildError::TooLarge(TooLarge::batch(size_bytes, self.max_bytes)));
         }
         // Below 2 GiB in all, so every length and count here fits 31 bits.
         let body = self.body_size(record);
@@ -225,7 +221,7 @@ impl BatchBuilder {
         }
         let size_bytes = self.encoded.len();
         if size_bytes > MAX_BATCH_BYTES {
-            return Err(BuildError::TooLarge { size_bytes, limit_bytes: MAX_BATCH_BYTES });
+            return Err(BuildError::TooLarge(TooLarge::batch(size_bytes, MAX_BATCH_BYTES)));
         }
         let mut header = BatchHeader {
             base_offset: 0,
@@ -315,11 +311,7 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("a batch must have a record"),
-            Self::TooLarge { size_bytes, limit_bytes } => write!(
-                f,
-                "a batch would be larger than its limit: size_bytes={size_bytes} \
-                 limit={limit_bytes}"
-            ),
+            Self::TooLarge(error) => error.fmt(f),
             Self::TransactionalWithoutProducer => {
                 f.write_str("a transactional batch must have a producer")
             }
@@ -328,7 +320,9 @@ impl fmt::Display for BuildError {
                 "a producer must have an id, an epoch and a sequence: producer_id={producer_id} \
                  producer_epoch={producer_epoch} base_sequence={base_sequence}"
             ),
-            Self::Compression(_) => f.write_str("the records of a batch could not be compressed"),
+            Self::Compression(error) => {
+                write!(f, "the records of a batch could not be compressed: {error}")
+            }
         }
     }
 }
@@ -336,7 +330,7 @@ impl fmt::Display for BuildError {
 impl std::error::Error for BuildError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Compression(error) => Some(error),
+            Self::Compression(error) => error.source(),
             _ => None,
         }
     }

@@ -47,6 +47,7 @@ mod rebuild;
 mod records;
 mod refusal;
 mod stored;
+mod too_large;
 mod validate;
 mod varint;
 mod view;
@@ -69,5 +70,6 @@ pub use refusal::{
     AppendRefusal, MAX_REPORTED_RECORDS, RefusedReason, RefusedRecord, RefusedRecords,
 };
 pub use stored::{StoredBatch, ValidatedBatch};
+pub use too_large::TooLarge;
 pub use validate::{AppendRules, validate_append};
 pub use view::{BatchView, RecordView, RecordViews, UnpackedBatch};

@@ -12,6 +12,7 @@ use super::attributes::{Codec, TimestampType};
 use super::builder::{BuildError, MAX_BATCH_BYTES};
 use super::compression::compress;
 use super::header::{BatchHeader, CRC_START, HEADER_BYTES};
+use super::too_large::TooLarge;
 use super::varint::{put_i32, put_i64, size_i32, size_i64};
 use super::view::RecordView;
 
@@ -49,7 +50,7 @@ pub fn rebuild(
     }
     let size_bytes = encoded.len();
     if size_bytes > MAX_BATCH_BYTES {
-        return Err(BuildError::TooLarge { size_bytes, limit_bytes: MAX_BATCH_BYTES });
+        return Err(BuildError::TooLarge(TooLarge::batch(size_bytes, MAX_BATCH_BYTES)));
     }
     let greatest = kept.iter().map(|record| record.timestamp).max().unwrap_or(NO_TIMESTAMP);
     let rebuilt = BatchHeader {

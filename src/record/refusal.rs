@@ -5,7 +5,8 @@ use std::fmt;
 use crate::base::types::{Offset, TimestampMs};
 
 use super::code::ErrorCode;
-use super::fault::RecordError;
+use super::fault::{RecordError, RecordFault};
+use super::too_large::TooLarge;
 
 /// How many records of a refused batch are named, so that a refusal stays small.
 pub const MAX_REPORTED_RECORDS: usize = 10_000;
@@ -24,12 +25,7 @@ pub enum AppendRefusal {
         base_offset: Offset,
     },
     /// The batch is larger than its topic takes.
-    TooLarge {
-        /// Its size with the 12 bytes before its length counts.
-        size_bytes: usize,
-        /// The topic's `max.message.bytes`.
-        limit_bytes: u32,
-    },
+    TooLarge(TooLarge),
     /// There are no records, or not as many as offsets.
     Counts {
         /// The number of records.
@@ -98,7 +94,7 @@ impl AppendRefusal {
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Malformed(error) => error.code(),
-            Self::TooLarge { .. } => ErrorCode::MessageTooLarge,
+            Self::TooLarge(_) => ErrorCode::MessageTooLarge,
             Self::Records(refused) if refused.any_timestamp => ErrorCode::InvalidTimestamp,
             Self::ProducerEpoch { .. } => ErrorCode::InvalidProducerEpoch,
             Self::SecondBatch
@@ -110,6 +106,36 @@ impl AppendRefusal {
             | Self::ProducerWithoutSequence { .. }
             | Self::Records(_) => ErrorCode::InvalidRecord,
         }
+    }
+
+    /// What is too large, where that is why: the batch, or a record of it once unpacked.
+    #[must_use]
+    pub fn too_large(&self) -> Option<TooLarge> {
+        match self {
+            Self::TooLarge(error) => Some(*error),
+            Self::Malformed(RecordError::Record {
+                index,
+                fault: RecordFault::TooLong { length_bytes, limit_bytes },
+            }) => Some(TooLarge {
+                record_index: Some(*index as usize),
+                size_bytes: u64::from(*length_bytes),
+                limit_bytes: u64::from(*limit_bytes),
+            }),
+            _ => None,
+        }
+    }
+
+    /// The same about a batch whose first record is not the first of those that were given.
+    #[must_use]
+    pub(crate) fn shifted(mut self, by: u32) -> Self {
+        match &mut self {
+            Self::Records(refused) => {
+                refused.records.iter_mut().for_each(|record| record.index += by);
+            }
+            Self::Malformed(RecordError::Record { index, .. }) => *index += by,
+            _ => {}
+        }
+        self
     }
 
     /// The records at fault, in order, where single records are: the first
@@ -151,11 +177,7 @@ impl fmt::Display for AppendRefusal {
             Self::BaseOffset { base_offset } => {
                 write!(f, "a client's batch must start at offset 0: base_offset={base_offset}")
             }
-            Self::TooLarge { size_bytes, limit_bytes } => write!(
-                f,
-                "a batch is larger than its topic takes: size_bytes={size_bytes} \
-                 limit={limit_bytes}"
-            ),
+            Self::TooLarge(error) => error.fmt(f),
             Self::Counts { record_count, last_offset_delta } => write!(
                 f,
                 "a batch must have a record for each of its offsets, and one at least: \

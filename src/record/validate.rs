@@ -51,6 +51,7 @@ use super::refusal::{
     AppendRefusal, MAX_REPORTED_RECORDS, RefusedReason, RefusedRecord, RefusedRecords,
 };
 use super::stored::ValidatedBatch;
+use super::too_large::TooLarge;
 
 /// What a topic takes, and the time at which it is asked.
 #[derive(Debug, Clone)]
@@ -163,10 +164,8 @@ fn check_batch(
         return Err(AppendRefusal::BaseOffset { base_offset: header.base_offset() });
     }
     if batch.len() > rules.max_message_bytes as usize {
-        return Err(AppendRefusal::TooLarge {
-            size_bytes: batch.len(),
-            limit_bytes: rules.max_message_bytes,
-        });
+        let limit_bytes = rules.max_message_bytes as usize;
+        return Err(AppendRefusal::TooLarge(TooLarge::batch(batch.len(), limit_bytes)));
     }
     let computed = crc32c::crc32c(&batch[CRC_START..]);
     if computed != header.crc() {

@@ -184,12 +184,16 @@ impl From<crate::base::error::Corruption> for GroupError {
 impl fmt::Display for GroupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NegativeOffset(_) => f.write_str("an offset of the group is none"),
-            Self::TooLong(_) => f.write_str("a name or an offset of the group is too long"),
+            Self::NegativeOffset(error) => write!(f, "an offset of the group is none: {error}"),
+            Self::TooLong(error) => {
+                write!(f, "a name or an offset of the group is too long: {error}")
+            }
             Self::UnknownPartition { partition } => {
                 write!(f, "the topic is gone: partition={partition}")
             }
-            Self::Storage(_) => f.write_str("the offsets of the group could not be kept or read"),
+            Self::Storage(error) => {
+                write!(f, "the offsets of the group could not be kept or read: {error}")
+            }
         }
     }
 }
@@ -197,9 +201,9 @@ impl fmt::Display for GroupError {
 impl std::error::Error for GroupError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::TooLong(source) => Some(source),
-            Self::NegativeOffset(source) => Some(source),
-            Self::Storage(error) => Some(error),
+            Self::TooLong(error) => error.source(),
+            Self::NegativeOffset(error) => error.source(),
+            Self::Storage(error) => error.source(),
             Self::UnknownPartition { .. } => None,
         }
     }

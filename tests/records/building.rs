@@ -1,6 +1,7 @@
 //! What the builder makes and refuses, control batches, and headers as a list.
 
 use bytes::Bytes;
+use tidelog::TooLarge;
 use tidelog::record::{
     AppendRefusal, AppendRules, BatchBuilder, BuildError, ControlError, ControlRecord, EndMarker,
     Header, Headers, MarkerKind, Record, RecordBatch, TimestampType, validate_append,
@@ -66,10 +67,7 @@ fn a_batch_of_exactly_its_limit_is_built_and_one_byte_more_leaves_it_as_it_was()
     let mut builder = BatchBuilder::new().max_bytes(size_bytes);
     builder.push(&record).unwrap();
     let refused = builder.push(&Record::keyless("").timestamp(NOW)).unwrap_err();
-    assert_eq!(
-        refused,
-        BuildError::TooLarge { size_bytes: size_bytes + 7, limit_bytes: size_bytes }
-    );
+    assert_eq!(refused, BuildError::TooLarge(TooLarge::batch(size_bytes + 7, size_bytes)));
     assert_eq!((builder.record_count(), builder.encoded_size()), (1, size_bytes));
     assert_eq!(builder.finish().unwrap().len(), size_bytes);
     let mut builder = BatchBuilder::new().max_bytes(size_bytes - 1);

@@ -353,10 +353,7 @@ fn a_batch_of_exactly_the_limit_passes_and_one_byte_more_does_not() {
     rules.max_message_bytes -= 1;
     let refused = validate_append(batch.clone(), &rules).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::MessageTooLarge);
-    assert_eq!(
-        refused.to_string(),
-        "a batch is larger than its topic takes: size_bytes=70 limit=69"
-    );
+    assert_eq!(refused.to_string(), "a batch is larger than its limit: size_bytes=70 limit=69");
 }
 
 #[test]

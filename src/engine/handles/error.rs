@@ -18,6 +18,44 @@ pub enum ProduceError {
     Producer(ProducerError),
 }
 
+impl ProduceError {
+    /// Whether another instance of the producer has taken its place. This one must end.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        match self {
+            Self::Append(_) => false,
+            Self::Commit(error) => error.is_fenced(),
+            Self::Producer(error) => error.is_fenced(),
+        }
+    }
+
+    /// Whether the commit queue had no room.
+    #[must_use]
+    pub fn is_queue_full(&self) -> bool {
+        matches!(self, Self::Commit(error) if error.is_queue_full())
+    }
+
+    /// Whether the same records can be appended later, without reopening the engine.
+    #[must_use]
+    pub fn is_retriable(&self) -> bool {
+        match self {
+            Self::Append(_) => false,
+            Self::Commit(error) => error.is_retriable(),
+            Self::Producer(error) => error.is_retriable(),
+        }
+    }
+
+    /// Whether nobody knows if the records exist: reopening the engine decides.
+    #[must_use]
+    pub fn is_outcome_unknown(&self) -> bool {
+        match self {
+            Self::Append(_) => false,
+            Self::Commit(error) => error.is_outcome_unknown(),
+            Self::Producer(error) => error.is_outcome_unknown(),
+        }
+    }
+}
+
 impl From<AppendError> for ProduceError {
     fn from(error: AppendError) -> Self {
         Self::Append(error)
@@ -39,9 +77,9 @@ impl From<ProducerError> for ProduceError {
 impl fmt::Display for ProduceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Append(_) => f.write_str("the records cannot be taken"),
-            Self::Commit(_) => f.write_str("the records were not committed"),
-            Self::Producer(_) => f.write_str("the producer may not append"),
+            Self::Append(error) => error.fmt(f),
+            Self::Commit(error) => error.fmt(f),
+            Self::Producer(error) => write!(f, "the producer may not append: {error}"),
         }
     }
 }
@@ -49,9 +87,9 @@ impl fmt::Display for ProduceError {
 impl std::error::Error for ProduceError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Append(source) => Some(source),
-            Self::Commit(source) => Some(source),
-            Self::Producer(source) => Some(source),
+            Self::Append(error) => error.source(),
+            Self::Commit(error) => error.source(),
+            Self::Producer(error) => error.source(),
         }
     }
 }

@@ -66,7 +66,7 @@ impl From<StorageError> for OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Config(_) => f.write_str("the engine's limits are not valid"),
+            Self::Config(error) => write!(f, "the engine's limits are not valid: {error}"),
             Self::Locked { holder, path } => {
                 write!(f, "the engine is open elsewhere: holder={holder} lock={}", path.display())
             }
@@ -90,7 +90,7 @@ impl fmt::Display for OpenError {
                 "this build has no index store: enable the feature `rocksdb`, or give one to \
                  `EngineBuilder::store`",
             ),
-            Self::Storage(_) => f.write_str("the engine's storage could not be opened"),
+            Self::Storage(error) => write!(f, "the engine's storage could not be opened: {error}"),
         }
     }
 }
@@ -98,8 +98,8 @@ impl fmt::Display for OpenError {
 impl std::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Config(error) => Some(error),
-            Self::Storage(error) => Some(error),
+            Self::Config(error) => error.source(),
+            Self::Storage(error) => error.source(),
             _ => None,
         }
     }

@@ -46,7 +46,7 @@ impl fmt::Display for FetchError {
                  log_end={}",
                 watermarks.log_start, watermarks.log_end
             ),
-            Self::Storage(_) => f.write_str("the partition could not be read"),
+            Self::Storage(error) => write!(f, "the partition could not be read: {error}"),
         }
     }
 }
@@ -54,7 +54,7 @@ impl fmt::Display for FetchError {
 impl std::error::Error for FetchError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Storage(error) => Some(error),
+            Self::Storage(error) => error.source(),
             _ => None,
         }
     }

@@ -62,10 +62,11 @@ impl fmt::Display for CleanError {
             Self::UnknownPartition { partition } => {
                 write!(f, "the topic is gone: partition={partition}")
             }
-            Self::Storage(_) => f.write_str("the partition could not be cleaned"),
-            Self::Rebuild { partition, offset, .. } => {
-                write!(f, "a batch could not be rebuilt: partition={partition} offset={offset}")
-            }
+            Self::Storage(error) => write!(f, "the partition could not be cleaned: {error}"),
+            Self::Rebuild { partition, offset, source } => write!(
+                f,
+                "a batch could not be rebuilt: partition={partition} offset={offset}: {source}"
+            ),
         }
     }
 }
@@ -74,8 +75,8 @@ impl std::error::Error for CleanError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::UnknownPartition { .. } => None,
-            Self::Storage(error) => Some(error),
-            Self::Rebuild { source, .. } => Some(source),
+            Self::Storage(error) => error.source(),
+            Self::Rebuild { source, .. } => source.source(),
         }
     }
 }

@@ -150,7 +150,7 @@ impl fmt::Display for DeleteRecordsError {
                  high_watermark={}",
                 watermarks.high_watermark
             ),
-            Self::Storage(_) => f.write_str("the records could not be deleted"),
+            Self::Storage(error) => write!(f, "the records could not be deleted: {error}"),
         }
     }
 }
@@ -158,7 +158,7 @@ impl fmt::Display for DeleteRecordsError {
 impl std::error::Error for DeleteRecordsError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Storage(error) => Some(error),
+            Self::Storage(error) => error.source(),
             _ => None,
         }
     }

@@ -6,6 +6,7 @@ use std::fmt;
 
 use crate::base::types::{NO_SEQUENCE, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs};
 use crate::index::keyspace::{ProducerRow, SequencedBatch};
+use crate::record::ErrorCode;
 
 /// A clock that steps back by no more than an hour was not wrong for long.
 const TOLERATED_STEP_MS: i64 = 3_600_000;
@@ -224,11 +225,18 @@ impl SequenceError {
     /// The code of the Kafka protocol that says the same.
     #[must_use]
     pub fn code(&self) -> i16 {
-        match self {
-            Self::OutOfOrder { .. } => 45,
-            Self::ProducerFenced { .. } => 47,
-            Self::TransactionOpen { .. } => 48,
-        }
+        let code = match self {
+            Self::OutOfOrder { .. } => ErrorCode::OutOfOrderSequenceNumber,
+            Self::ProducerFenced { .. } => ErrorCode::InvalidProducerEpoch,
+            Self::TransactionOpen { .. } => ErrorCode::InvalidTxnState,
+        };
+        code.number()
+    }
+
+    /// Whether a newer generation of the producer has taken its place.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        matches!(self, Self::ProducerFenced { .. })
     }
 }
 

@@ -6,7 +6,7 @@ use super::AppendTransaction;
 use crate::base::error::StorageError;
 use crate::base::types::ProducerId;
 use crate::core::TooManyProducers;
-use crate::record::{AppendRefusal, BuildError, RefusedRecord};
+use crate::record::{AppendRefusal, BuildError, ErrorCode, RefusedRecord, TooLarge};
 use crate::state::catalog::Partition;
 use crate::state::partition::OffsetsExhausted;
 use crate::state::producer::SequenceError;
@@ -25,7 +25,9 @@ pub struct AppendError {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum AppendErrorKind {
-    /// The batch breaks a rule of the format or of its topic.
+    /// A record, or a batch, is larger than its topic takes.
+    TooLarge(TooLarge),
+    /// The batch breaks another rule of the format or of its topic.
     Refused(AppendRefusal),
     /// The records make no batch.
     Build(BuildError),
@@ -126,14 +128,28 @@ impl AppendError {
     /// The code of the Kafka protocol that says the same.
     #[must_use]
     pub fn code(&self) -> i16 {
-        match &self.kind {
-            AppendErrorKind::Refused(refusal) => refusal.code().number(),
-            AppendErrorKind::Build(BuildError::TooLarge { .. }) => 10,
-            AppendErrorKind::Build(_) => 87,
-            AppendErrorKind::NoTransactionalId { .. } => 53,
-            AppendErrorKind::UnknownPartition => 3,
+        let code = match &self.kind {
+            AppendErrorKind::TooLarge(_) => ErrorCode::MessageTooLarge,
+            AppendErrorKind::Refused(refusal) => refusal.code(),
+            AppendErrorKind::Build(_) => ErrorCode::InvalidRecord,
+            AppendErrorKind::NoTransactionalId { .. } => {
+                ErrorCode::TransactionalIdAuthorizationFailed
+            }
+            AppendErrorKind::UnknownPartition => ErrorCode::UnknownTopicOrPartition,
             AppendErrorKind::TransactionTooLarge { .. }
-            | AppendErrorKind::TooManyBatches { .. } => 18,
+            | AppendErrorKind::TooManyBatches { .. } => ErrorCode::RecordListTooLarge,
+        };
+        code.number()
+    }
+
+    /// What is too large, where that is why: a record, by its place among those that were given,
+    /// or a batch.
+    #[must_use]
+    pub fn too_large(&self) -> Option<TooLarge> {
+        match &self.kind {
+            AppendErrorKind::TooLarge(error) => Some(*error),
+            AppendErrorKind::Refused(refusal) => refusal.too_large(),
+            _ => None,
         }
     }
 
@@ -147,23 +163,58 @@ impl AppendError {
     }
 }
 
+impl From<AppendRefusal> for AppendErrorKind {
+    fn from(refusal: AppendRefusal) -> Self {
+        match refusal {
+            AppendRefusal::TooLarge(error) => Self::TooLarge(error),
+            other => Self::Refused(other),
+        }
+    }
+}
+
+impl From<BuildError> for AppendErrorKind {
+    fn from(error: BuildError) -> Self {
+        match error {
+            BuildError::TooLarge(error) => Self::TooLarge(error),
+            other => Self::Build(other),
+        }
+    }
+}
+
 impl Refusal {
     /// The code of the Kafka protocol that says the same.
     #[must_use]
     pub fn code(&self) -> i16 {
-        match self {
-            Self::UnknownPartition { .. } => 3,
-            Self::OffsetsExhausted { .. } => 56,
-            Self::Sequence { source, .. } => source.code(),
+        let code = match self {
+            Self::UnknownPartition { .. } => ErrorCode::UnknownTopicOrPartition,
+            Self::OffsetsExhausted { .. } => ErrorCode::KafkaStorageError,
+            Self::Sequence { source, .. } => return source.code(),
             Self::ProducerTransaction { source, .. } => match source {
-                ProducerTransactionError::InvalidProducerIdMapping { .. } => 49,
-                ProducerTransactionError::PartitionNotAdded { .. } => 48,
-                ProducerTransactionError::ConcurrentTransactions => 51,
+                ProducerTransactionError::InvalidProducerIdMapping { .. } => {
+                    ErrorCode::InvalidProducerIdMapping
+                }
+                ProducerTransactionError::PartitionNotAdded { .. } => ErrorCode::InvalidTxnState,
+                ProducerTransactionError::ConcurrentTransactions => {
+                    ErrorCode::ConcurrentTransactions
+                }
                 ProducerTransactionError::EmptyTransactionalId
-                | ProducerTransactionError::TransactionalIdTooLong { .. } => 42,
-                _ => 47,
+                | ProducerTransactionError::TransactionalIdTooLong { .. } => {
+                    ErrorCode::InvalidRequest
+                }
+                _ => ErrorCode::InvalidProducerEpoch,
             },
-            Self::TooManyProducers(_) => 44,
+            Self::TooManyProducers(_) => ErrorCode::PolicyViolation,
+        };
+        code.number()
+    }
+
+    /// Whether another instance of the producer has taken its place.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        match self {
+            Self::Sequence { source, .. } => source.is_fenced(),
+            Self::ProducerTransaction { source, .. } => source.is_fenced(),
+            _ => false,
         }
     }
 
@@ -192,6 +243,32 @@ impl CommitError {
         }
     }
 
+    /// Whether the commit queue had no room. [`CommitError::into_transaction`] gives the
+    /// transaction back, to be tried again.
+    #[must_use]
+    pub fn is_queue_full(&self) -> bool {
+        matches!(self, Self::NotWritten { reason: NotWritten::QueueFull { .. }, .. })
+    }
+
+    /// Whether the disk has no room.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self, Self::NotWritten { reason: NotWritten::Storage(error), .. }
+            if error.is_disk_full())
+    }
+
+    /// Whether another instance of the producer has taken its place.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        matches!(self, Self::Refused { reason, .. } if reason.is_fenced())
+    }
+
+    /// Whether nobody knows if the transaction exists: reopening the engine decides.
+    #[must_use]
+    pub fn is_outcome_unknown(&self) -> bool {
+        matches!(self, Self::OutcomeUnknown(_))
+    }
+
     /// Whether the same transaction can be committed later without reopening the engine.
     #[must_use]
     pub fn is_retriable(&self) -> bool {
@@ -207,7 +284,9 @@ impl fmt::Display for AppendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a batch for {} was not taken", self.partition)?;
         match &self.kind {
-            AppendErrorKind::Refused(_) | AppendErrorKind::Build(_) => Ok(()),
+            AppendErrorKind::TooLarge(error) => write!(f, ": {error}"),
+            AppendErrorKind::Refused(error) => write!(f, ": {error}"),
+            AppendErrorKind::Build(error) => write!(f, ": {error}"),
             AppendErrorKind::NoTransactionalId { producer_id } => write!(
                 f,
                 ": it belongs to a producer transaction, and the append names no transactional id: \
@@ -227,8 +306,9 @@ impl fmt::Display for AppendError {
 impl std::error::Error for AppendError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
-            AppendErrorKind::Refused(refusal) => Some(refusal),
-            AppendErrorKind::Build(error) => Some(error),
+            AppendErrorKind::TooLarge(error) => error.source(),
+            AppendErrorKind::Refused(error) => error.source(),
+            AppendErrorKind::Build(error) => error.source(),
             _ => None,
         }
     }
@@ -240,16 +320,18 @@ impl fmt::Display for Refusal {
             Self::UnknownPartition { partition } => {
                 write!(f, "the topic of a batch is gone: partition={partition}")
             }
-            Self::OffsetsExhausted { partition, .. } => {
-                write!(f, "a batch gets no offsets: partition={partition}")
+            Self::OffsetsExhausted { partition, source } => {
+                write!(f, "a batch gets no offsets: partition={partition}: {source}")
             }
-            Self::Sequence { partition, .. } => {
-                write!(f, "a producer may not append its batch: partition={partition}")
+            Self::Sequence { partition, source } => {
+                write!(f, "a producer may not append its batch: partition={partition}: {source}")
             }
-            Self::ProducerTransaction { .. } => {
-                f.write_str("the append belongs to no open transaction of its producer")
+            Self::ProducerTransaction { source, .. } => {
+                write!(f, "the append belongs to no open transaction of its producer: {source}")
             }
-            Self::TooManyProducers(_) => f.write_str("a producer cannot be remembered"),
+            Self::TooManyProducers(source) => {
+                write!(f, "a producer cannot be remembered: {source}")
+            }
         }
     }
 }
@@ -258,10 +340,10 @@ impl std::error::Error for Refusal {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::UnknownPartition { .. } => None,
-            Self::OffsetsExhausted { source, .. } => Some(source),
-            Self::Sequence { source, .. } => Some(source),
-            Self::ProducerTransaction { source, .. } => Some(source),
-            Self::TooManyProducers(source) => Some(source),
+            Self::OffsetsExhausted { source, .. } => source.source(),
+            Self::Sequence { source, .. } => source.source(),
+            Self::ProducerTransaction { source, .. } => source.source(),
+            Self::TooManyProducers(source) => source.source(),
         }
     }
 }
@@ -273,7 +355,7 @@ impl fmt::Display for NotWritten {
                 f,
                 "the commit queue is full: queued_bytes={queued_bytes} limit={limit_bytes}"
             ),
-            Self::Storage(_) => f.write_str("the storage cannot take it"),
+            Self::Storage(error) => write!(f, "the storage cannot take it: {error}"),
         }
     }
 }
@@ -282,7 +364,7 @@ impl std::error::Error for NotWritten {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::QueueFull { .. } => None,
-            Self::Storage(error) => Some(error),
+            Self::Storage(error) => error.source(),
         }
     }
 }
@@ -290,11 +372,16 @@ impl std::error::Error for NotWritten {
 impl fmt::Display for CommitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused { .. } => f.write_str("the transaction was refused; nothing was written"),
-            Self::NotWritten { .. } => f.write_str("the transaction was not written"),
-            Self::OutcomeUnknown(_) => {
-                f.write_str("the transaction may have been written; reopening the engine decides")
+            Self::Refused { reason, .. } => {
+                write!(f, "the transaction was refused; nothing was written: {reason}")
             }
+            Self::NotWritten { reason, .. } => {
+                write!(f, "the transaction was not written: {reason}")
+            }
+            Self::OutcomeUnknown(error) => write!(
+                f,
+                "the transaction may have been written; reopening the engine decides: {error}"
+            ),
         }
     }
 }
@@ -302,9 +389,9 @@ impl fmt::Display for CommitError {
 impl std::error::Error for CommitError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Refused { reason, .. } => Some(reason),
-            Self::NotWritten { reason, .. } => Some(reason),
-            Self::OutcomeUnknown(error) => Some(error),
+            Self::Refused { reason, .. } => reason.source(),
+            Self::NotWritten { reason, .. } => reason.source(),
+            Self::OutcomeUnknown(error) => error.source(),
         }
     }
 }

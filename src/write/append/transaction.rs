@@ -15,7 +15,7 @@ use crate::base::types::{
 use crate::commit::{NoRoom, Promise, Ticket};
 use crate::core::Shared;
 use crate::record::{
-    AppendRules, BatchBuilder, BuildError, Codec, Record, ValidatedBatch, validate_append,
+    AppendRules, BatchBuilder, BuildError, Codec, Record, TooLarge, ValidatedBatch, validate_append,
 };
 use crate::state::catalog::Partition;
 
@@ -216,9 +216,11 @@ impl AppendTransaction {
                 None => builder,
             }
         };
+        // Each with the place of its first record among those that were given.
         let mut finished = Vec::new();
         let mut builder = new_builder(stamp.as_deref());
-        for mut record in records {
+        let mut first = 0;
+        for (index, mut record) in records.into_iter().enumerate() {
             if record.timestamp == NO_TIMESTAMP {
                 record.timestamp = now_ms;
             }
@@ -229,19 +231,27 @@ impl AppendTransaction {
                 }
                 let next = new_builder(stamp.as_deref());
                 let full = std::mem::replace(&mut builder, next);
-                finished.push(full.finish().map_err(AppendErrorKind::Build)?);
+                finished.push((first, full.finish()?));
+                first = index;
             }
-            builder.push(&record).map_err(AppendErrorKind::Build)?;
+            builder.push(&record).map_err(|error| name_record(error, index))?;
         }
         if let Some(stamp) = &mut stamp {
             stamp.count(builder.record_count());
         }
         match builder.finish() {
-            Ok(last) => finished.push(last),
+            Ok(last) => finished.push((first, last)),
             Err(BuildError::Empty) => {}
-            Err(error) => return Err(AppendErrorKind::Build(error)),
+            Err(error) => return Err(error.into()),
         }
-        finished.into_iter().try_for_each(|batch| self.add_batch(partition, batch))
+        finished.into_iter().try_for_each(|(first, batch)| {
+            self.add_batch(partition, batch).map_err(|error| match error {
+                AppendErrorKind::Refused(refusal) => {
+                    AppendErrorKind::Refused(refusal.shifted(first as u32))
+                }
+                other => other,
+            })
+        })
     }
 
     /// Adds a ready record batch (Kafka's v2 format) behind what the partition has in this
@@ -292,8 +302,7 @@ impl AppendTransaction {
         if self.batches.len() >= limit as usize {
             return Err(AppendErrorKind::TooManyBatches { limit });
         }
-        let batch =
-            validate_append(batch, &self.rules(partition)).map_err(AppendErrorKind::Refused)?;
+        let batch = validate_append(batch, &self.rules(partition))?;
         if batch.is_transactional() && self.transactional.is_none() {
             let producer_id = batch.header().producer_id();
             return Err(AppendErrorKind::NoTransactionalId { producer_id });
@@ -495,6 +504,16 @@ impl AppendTransaction {
             }
         };
         CommitError::NotWritten { reason, transaction: Box::new(self) }
+    }
+}
+
+/// A batch that is too large for one more record although it has no other names that record.
+fn name_record(error: BuildError, index: usize) -> AppendErrorKind {
+    match error {
+        BuildError::TooLarge(error) => {
+            AppendErrorKind::TooLarge(TooLarge { record_index: Some(index), ..error })
+        }
+        other => AppendErrorKind::Build(other),
     }
 }
 

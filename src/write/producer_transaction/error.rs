@@ -39,6 +39,18 @@ pub enum ProducerError {
 }
 
 impl ProducerError {
+    /// Whether another instance of the producer has taken its place. This one must end.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        matches!(self, Self::Refused(error) if error.is_fenced())
+    }
+
+    /// Whether nobody knows if it is done: reopening the engine decides.
+    #[must_use]
+    pub fn is_outcome_unknown(&self) -> bool {
+        matches!(self, Self::OutcomeUnknown(_))
+    }
+
     /// Whether the same request can succeed later, without reopening the engine.
     #[must_use]
     pub fn is_retriable(&self) -> bool {
@@ -67,22 +79,24 @@ impl From<ProducerIdError> for ProducerError {
 impl fmt::Display for ProducerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(_) => f.write_str("the transactional id does not allow it"),
+            Self::Refused(error) => write!(f, "the transactional id does not allow it: {error}"),
             Self::UnknownPartition { partition } => {
                 write!(f, "the topic is gone: partition={partition}")
             }
-            Self::NegativeOffset(_) => f.write_str("an offset of a group is none"),
-            Self::TooLong(_) => f.write_str("an offset of a group cannot be kept"),
+            Self::NegativeOffset(error) => write!(f, "an offset of a group is none: {error}"),
+            Self::TooLong(error) => write!(f, "an offset of a group cannot be kept: {error}"),
             Self::TooManyTransactionalIds { limit } => {
                 write!(f, "there are as many transactional ids as there may be: limit={limit}")
             }
             Self::AppendFailed => {
                 f.write_str("an append that was submitted in the transaction was not committed")
             }
-            Self::ProducerId(_) => f.write_str("no producer id could be given"),
-            Self::NotWritten(_) => f.write_str("it was not written, and nothing has changed"),
-            Self::OutcomeUnknown(_) => {
-                f.write_str("it may have been written; reopening the engine decides")
+            Self::ProducerId(error) => write!(f, "no producer id could be given: {error}"),
+            Self::NotWritten(error) => {
+                write!(f, "it was not written, and nothing has changed: {error}")
+            }
+            Self::OutcomeUnknown(error) => {
+                write!(f, "it may have been written; reopening the engine decides: {error}")
             }
         }
     }
@@ -91,11 +105,11 @@ impl fmt::Display for ProducerError {
 impl std::error::Error for ProducerError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Refused(source) => Some(source),
-            Self::TooLong(source) => Some(source),
-            Self::NegativeOffset(source) => Some(source),
-            Self::ProducerId(source) => Some(source),
-            Self::NotWritten(source) | Self::OutcomeUnknown(source) => Some(source),
+            Self::Refused(error) => error.source(),
+            Self::TooLong(error) => error.source(),
+            Self::NegativeOffset(error) => error.source(),
+            Self::ProducerId(error) => error.source(),
+            Self::NotWritten(error) | Self::OutcomeUnknown(error) => error.source(),
             Self::UnknownPartition { .. }
             | Self::TooManyTransactionalIds { .. }
             | Self::AppendFailed => None,

@@ -148,7 +148,7 @@ impl fmt::Display for CreateTopicError {
                 )
             }
             Self::Storage(error) => error.fmt(f),
-            Self::OutcomeUnknown(_) => f.write_str(UNKNOWN),
+            Self::OutcomeUnknown(error) => write!(f, "{UNKNOWN}: {error}"),
         }
     }
 }
@@ -158,7 +158,7 @@ impl fmt::Display for DeleteTopicError {
         match self {
             Self::UnknownTopic { name } => write!(f, "there is no such topic: topic={name}"),
             Self::Storage(error) => error.fmt(f),
-            Self::OutcomeUnknown(_) => f.write_str(UNKNOWN),
+            Self::OutcomeUnknown(error) => write!(f, "{UNKNOWN}: {error}"),
         }
     }
 }
@@ -173,7 +173,7 @@ impl fmt::Display for AddPartitionsError {
             ),
             Self::Limit(error) => error.fmt(f),
             Self::Storage(error) => error.fmt(f),
-            Self::OutcomeUnknown(_) => f.write_str(UNKNOWN),
+            Self::OutcomeUnknown(error) => write!(f, "{UNKNOWN}: {error}"),
         }
     }
 }
@@ -184,7 +184,7 @@ impl fmt::Display for AlterTopicError {
             Self::UnknownTopic { name } => write!(f, "there is no such topic: topic={name}"),
             Self::Config(error) => error.fmt(f),
             Self::Storage(error) => error.fmt(f),
-            Self::OutcomeUnknown(_) => f.write_str(UNKNOWN),
+            Self::OutcomeUnknown(error) => write!(f, "{UNKNOWN}: {error}"),
         }
     }
 }
@@ -197,7 +197,7 @@ macro_rules! outcomes {
             impl std::error::Error for $error {
                 fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
                     match self {
-                        Self::OutcomeUnknown(error) => Some(error),
+                        Self::Storage(error) | Self::OutcomeUnknown(error) => error.source(),
                         _ => None,
                     }
                 }

@@ -87,6 +87,13 @@ pub enum ProducerTransactionError {
 }
 
 impl ProducerTransactionError {
+    /// Whether another instance of the producer holds the transactional id by now. This one must
+    /// end.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        matches!(self, Self::ProducerFenced { .. } | Self::InvalidProducerEpoch { .. })
+    }
+
     /// Whether the same request can succeed when it is sent again.
     #[must_use]
     pub fn is_retriable(&self) -> bool {
