@@ -216,12 +216,13 @@ fn an_error_says_its_direct_cause_and_its_chain_says_nothing_twice() {
 
 #[test]
 fn a_full_queue_and_a_fenced_producer_are_asked_for_by_name() {
-    let test = TestEngine::with(|config| config.commit_queue_bytes(200));
+    let test =
+        TestEngine::with(|config| config.commit_queue_bytes(4096).max_transaction_bytes(4096));
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);
     let submit = || {
         let mut append = engine.append_transaction();
-        append.records(&partition, [Record::keyless(vec![0; 100])]).unwrap();
+        append.records(&partition, [Record::keyless(vec![0; 3000])]).unwrap();
         append.submit(Durability::Buffered)
     };
     let (first, second) = (submit(), submit());
