@@ -9,6 +9,7 @@ mod delete_records;
 mod limits;
 mod list_offsets;
 mod listen;
+mod public_face;
 mod scan;
 mod size_limits;
 mod timestamps;

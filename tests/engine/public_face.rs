@@ -1,12 +1,10 @@
 //! What a user meets first: waits, a consumer, errors that say their cause, opening a topic twice.
 
-mod common;
-
 use std::error::Error;
 use std::time::Duration;
 
-use common::transactions::{producer, record};
-use common::{TestEngine, append, batch_of, one_partition};
+use crate::common::transactions::{producer, record};
+use crate::common::{TestEngine, append, batch_of, one_partition};
 use tidelog::clock::ManualClock;
 
 use tidelog::io::simulated::{Fault, Operation};
@@ -159,8 +157,8 @@ fn a_record_that_is_too_large_once_unpacked_is_named_by_the_same_type() {
     let limit = ("max.decompressed.message.bytes", "1000");
     let partition = one_partition(&engine, "t", &[limit]);
     let mut builder = BatchBuilder::new().codec(Codec::Lz4);
-    builder.push(&Record::keyless("small").timestamp(common::NOW_MS)).unwrap();
-    builder.push(&Record::keyless(vec![0; 2000]).timestamp(common::NOW_MS)).unwrap();
+    builder.push(&Record::keyless("small").timestamp(crate::common::NOW_MS)).unwrap();
+    builder.push(&Record::keyless(vec![0; 2000]).timestamp(crate::common::NOW_MS)).unwrap();
     let mut append = engine.append_transaction();
     let error = append.batch(&partition, builder.finish().unwrap()).unwrap_err();
     let found = error.too_large().unwrap();
@@ -355,7 +353,7 @@ fn a_copy_commits_what_it_read_and_what_came_of_it_as_one() {
         consumer.note_committed();
         consumer.commit().unwrap();
     }
-    assert_eq!(common::values_of(&engine, &copy), ["a", "b"]);
+    assert_eq!(crate::common::values_of(&engine, &copy), ["a", "b"]);
 }
 
 fn compacted(engine: &Engine) -> Partition {
@@ -373,7 +371,7 @@ fn a_partition_is_cleaned_below_its_ratio_when_that_is_asked_for_and_never_when_
     }
     let cleaner = engine.cleaner();
     assert!(!cleaner.plan(&partition).unwrap().is_due);
-    assert!(cleaner.clean_partition(&partition).unwrap().is_none());
+    assert!(cleaner.cleaner().clean_partition(&partition).unwrap().is_none());
     let pause = cleaner.pause();
     assert!(cleaner.clean_partition_now(&partition).unwrap().is_none());
     drop(pause);
@@ -398,7 +396,7 @@ fn a_wait_for_the_cleaner_ends_when_no_pass_is_due_whoever_makes_it() {
         assert!(!paused.unwrap());
         drop(pause);
         assert!(engine.cleaner().wait_until_cleaned(&partition, LONG).unwrap());
-        assert_eq!(common::values_of(&engine, &partition), ["c"]);
+        assert_eq!(crate::common::values_of(&engine, &partition), ["c"]);
     }
 }
 
