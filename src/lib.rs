@@ -1,5 +1,7 @@
 //! tidelog is an embedded storage engine for transactional partition logs.
 #![cfg_attr(feature = "rocksdb", doc = include_str!("../README.md"))]
+#![doc = include_str!("../docs/crate.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod base;

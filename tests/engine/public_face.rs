@@ -371,7 +371,7 @@ fn a_partition_is_cleaned_below_its_ratio_when_that_is_asked_for_and_never_when_
     }
     let cleaner = engine.cleaner();
     assert!(!cleaner.plan(&partition).unwrap().is_due);
-    assert!(cleaner.cleaner().clean_partition(&partition).unwrap().is_none());
+    assert!(cleaner.clean_partition(&partition).unwrap().is_none());
     let pause = cleaner.pause();
     assert!(cleaner.clean_partition_now(&partition).unwrap().is_none());
     drop(pause);

@@ -27,7 +27,7 @@ fn many_appends_of_an_idempotent_producer_are_under_way_and_keep_their_order() {
         let test = if background { TestEngine::in_background() } else { TestEngine::new() };
         let engine = test.open();
         let partition = one_partition(&engine, "t", &[]);
-        let mut producer = engine.idempotent_producer().unwrap();
+        let mut producer = engine.producers().idempotent().unwrap();
         let values: Vec<String> = (0..50).map(|number| number.to_string()).collect();
         let mut submit = |value| producer.submit(records(&partition, value), Durability::Buffered);
         let tickets: Vec<_> = values.iter().map(|value| submit(value).unwrap()).collect();
@@ -44,7 +44,7 @@ fn what_was_not_committed_is_submitted_again_in_its_order_with_the_same_sequence
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);
-    let mut producer = engine.idempotent_producer().unwrap();
+    let mut producer = engine.producers().idempotent().unwrap();
     producer.append(records(&partition, "first"), Durability::Buffered).unwrap();
     let before = producer.next_sequence(&partition);
     fill(&test);
@@ -70,7 +70,7 @@ fn an_append_that_was_submitted_after_a_refused_one_is_refused_and_counts_only_o
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);
-    let mut producer = engine.idempotent_producer().unwrap();
+    let mut producer = engine.producers().idempotent().unwrap();
     producer.append(records(&partition, "first"), Durability::Buffered).unwrap();
     producer.set_next_sequence(&partition, 7);
     let submit = |producer: &mut tidelog::IdempotentProducer| {
@@ -92,7 +92,7 @@ fn a_full_queue_takes_no_append_of_a_producer_and_uses_no_sequence() {
     let test = TestEngine::with(limits);
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);
-    let mut producer = engine.idempotent_producer().unwrap();
+    let mut producer = engine.producers().idempotent().unwrap();
     let value = "x".repeat(1000);
     let mut taken = 0;
     while let Ok(_ticket) = producer.submit(records(&partition, &value), Durability::Buffered) {
@@ -109,7 +109,7 @@ fn a_transaction_commits_what_was_submitted_in_it_without_waiting_for_each() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);
-    let mut producer = engine.transactional_producer("id", Duration::from_secs(60)).unwrap();
+    let mut producer = engine.producers().transactional("id", Duration::from_secs(60)).unwrap();
     for round in 0..3 {
         let mut transaction = producer.begin();
         let values = ["a", "b", "c"];
@@ -125,7 +125,7 @@ fn a_transaction_with_a_submitted_append_that_failed_cannot_be_committed() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);
-    let mut producer = engine.transactional_producer("id", Duration::from_secs(60)).unwrap();
+    let mut producer = engine.producers().transactional("id", Duration::from_secs(60)).unwrap();
     let mut transaction = producer.begin();
     transaction.append(records(&partition, "kept")).unwrap();
     fill(&test);
