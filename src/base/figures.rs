@@ -3,7 +3,7 @@
 use super::metrics::{HistogramValues, Metrics};
 
 /// One figure of the engine: by [`Metrics::figures`].
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Figure {
     /// Its name, as Prometheus wants names, without a prefix: a counter ends in `_total`.
@@ -47,13 +47,13 @@ pub enum FigureUnit {
 }
 
 /// The value of a figure.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum FigureValue {
     /// A number.
     Number(i128),
     /// The values of a histogram, in microseconds.
-    Histogram(HistogramValues),
+    Histogram(Box<HistogramValues>),
 }
 
 impl FigureKind {
@@ -202,7 +202,7 @@ impl Value for Option<u64> {
 
 impl Value for HistogramValues {
     fn value(&self) -> Option<FigureValue> {
-        Some(FigureValue::Histogram(*self))
+        Some(FigureValue::Histogram(Box::new(*self)))
     }
 }
 
