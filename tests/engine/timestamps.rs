@@ -237,7 +237,7 @@ fn a_clock_that_steps_back_stops_no_append_and_turns_no_offset_around() {
 }
 
 #[test]
-fn a_client_that_claims_the_logs_time_keeps_its_maximum_and_the_engine_is_content() {
+fn a_client_that_claims_the_logs_time_keeps_its_maximum_and_the_engine_is_clean() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);

@@ -16,7 +16,7 @@ fn a_transaction_that_began_while_the_clock_was_wrong_times_out_all_the_same() {
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);
     test.clock.set_ms(NOW_MS + YEARS_MS);
-    let mut producer = engine.transactional_producer("p", Duration::from_secs(60)).unwrap();
+    let mut producer = engine.producers().transactional("p", Duration::from_secs(60)).unwrap();
     let mut transaction = producer.begin();
     let record = Record::keyless("v").timestamp(NOW_MS);
     transaction.append([(&partition, vec![record])]).unwrap();
@@ -36,7 +36,7 @@ fn a_producer_that_wrote_while_the_clock_was_wrong_is_forgotten_in_the_end() {
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);
     test.clock.set_ms(NOW_MS + YEARS_MS);
-    let mut producer = engine.idempotent_producer().unwrap();
+    let mut producer = engine.producers().idempotent().unwrap();
     let record = Record::keyless("v").timestamp(NOW_MS);
     producer.append([(&partition, vec![record])], Durability::Buffered).unwrap();
     test.clock.set_ms(NOW_MS);
@@ -45,7 +45,7 @@ fn a_producer_that_wrote_while_the_clock_was_wrong_is_forgotten_in_the_end() {
         test.clock.advance_ms(86_400_000);
     }
     engine.run_maintenance().unwrap();
-    let mut other = engine.idempotent_producer().unwrap();
+    let mut other = engine.producers().idempotent().unwrap();
     let done = other.append([(&partition, vec![Record::keyless("w")])], Durability::Buffered);
     assert!(done.is_ok(), "three days later: {done:?}");
 }
