@@ -1,9 +1,17 @@
 //! The Kafka protocol over tidelog: a broker process that unmodified Kafka clients talk to.
 //!
-//! Layers, each importing only from those above it: `wire` (frames, heads, shapes of bodies),
-//! `fault`; `security`, `profile`, `metrics`; `groups`, consumer groups; `context`, what every
-//! handler borrows; `api`, one file an API; `server`, listeners and connections; `args`, the
-//! command line.
+//! # The order of the modules
+//!
+//! Imports fall down this list, and no two files import each other:
+//!
+//! 1. `main` and `args`, the process and its command line
+//! 2. [`server`], listeners and connections
+//! 3. [`api`], one file an API; in it [`api::SERVED`] is made of them all
+//! 4. [`context`], what every handler borrows
+//! 5. [`groups`], consumer groups: no connection, no engine but for offsets
+//! 6. [`security`], [`profile`] and [`metrics`], which know nothing of each other
+//! 7. [`fault`], what a client is told of a refusal
+//! 8. [`wire`], frames, heads, shapes of bodies, the budget of memory
 #![forbid(unsafe_code)]
 
 pub mod api;

@@ -23,7 +23,6 @@ use kafka_protocol::protocol::StrBytes;
 use tidelog::Record;
 use tidelog::clock::{Clock, SystemClock};
 use tidelog_broker::api::SERVED;
-use tidelog_broker::wire::shapes;
 
 /// How long an attacker listens for answers to what it sent.
 const LISTENS: Duration = Duration::from_millis(500);
@@ -96,10 +95,10 @@ fn below(dice: &mut Dice, sides: usize) -> usize {
 /// A legal head, and a body that is legal by its shape: of any request, in a version that may be
 /// unknown.
 fn random_request(dice: &mut Dice) -> Vec<u8> {
-    let api = SERVED[below(dice, SERVED.len())].key;
+    let served = &SERVED[below(dice, SERVED.len())];
+    let (api, body) = (served.key, served.shape);
     let range = api.valid_versions();
     let version = range.min + dice.roll(u64::from(range.max.abs_diff(range.min)) + 2) as i16;
-    let body = shapes::of(api).expect("the request is served");
     let mut frame = vec![0; 4];
     frame.extend((api as i16).to_be_bytes());
     frame.extend(version.to_be_bytes());

@@ -2,15 +2,36 @@
 
 use std::sync::Arc;
 
-use kafka_protocol::messages::{AddOffsetsToTxnRequest, AddOffsetsToTxnResponse};
+use kafka_protocol::messages::{AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, ApiKey};
 
+use super::request::{Api, Asked, Closing, Reply, reply};
 use super::transactions::{Knows, allowed, fault, identity};
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
+use crate::wire::fields::{I16, I64, TEXT, field, plain};
+use crate::wire::shape::Body;
 
-pub(super) const VERSIONS: (i16, i16) = (0, 4);
+pub(super) struct AddOffsetsToTxn;
 
-pub(super) async fn answer(
+impl Api for AddOffsetsToTxn {
+    type Request = AddOffsetsToTxnRequest;
+    const KEY: ApiKey = ApiKey::AddOffsetsToTxn;
+    const VERSIONS: (i16, i16) = (0, 4);
+    const SHAPE: &'static Body = &BODY;
+    const KAFKA_ONLY: bool = true;
+
+    async fn reply(asked: Asked<'_>, request: AddOffsetsToTxnRequest) -> Result<Reply, Closing> {
+        Ok(reply(
+            asked.start,
+            &answer(asked.context, &asked.peer.session, asked.start.version, request).await,
+        ))
+    }
+}
+
+const BODY: Body =
+    Body { flexible_since: 3, body: plain(&[field(TEXT), field(I64), field(I16), field(TEXT)]) };
+
+async fn answer(
     context: &Arc<Context>,
     session: &Session,
     version: i16,

@@ -12,18 +12,50 @@ use kafka_protocol::messages::add_partitions_to_txn_response::{
     AddPartitionsToTxnPartitionResult, AddPartitionsToTxnResult, AddPartitionsToTxnTopicResult,
 };
 use kafka_protocol::messages::{
-    AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, TransactionalId,
+    AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, ApiKey, TransactionalId,
 };
 use tidelog::Partition;
 use tidelog::producer::transaction::ProducerTransactionError as Refused;
 use tidelog::types::ProducerIdentity;
 
+use super::request::{Api, Asked, Closing, Reply, reply};
 use super::transactions::{self, Knows, allowed, fault, identity};
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
 use crate::security::Action;
+use crate::wire::fields::{BOOL, I16, I64, NUMBERED_TOPIC, TEXT, field, list, plain, since, until};
+use crate::wire::shape::{Body, Struct};
 
-pub(super) const VERSIONS: (i16, i16) = (0, 5);
+pub(super) struct AddPartitionsToTxn;
+
+impl Api for AddPartitionsToTxn {
+    type Request = AddPartitionsToTxnRequest;
+    const KEY: ApiKey = ApiKey::AddPartitionsToTxn;
+    const VERSIONS: (i16, i16) = (0, 5);
+    const SHAPE: &'static Body = &BODY;
+    const KAFKA_ONLY: bool = true;
+
+    async fn reply(asked: Asked<'_>, request: AddPartitionsToTxnRequest) -> Result<Reply, Closing> {
+        Ok(reply(
+            asked.start,
+            &answer(asked.context, &asked.peer.session, asked.start.version, request).await,
+        ))
+    }
+}
+
+const BODY: Body = Body {
+    flexible_since: 3,
+    body: plain(&[
+        since(4, list(&TXN_WITH_PARTITIONS)),
+        until(3, TEXT),
+        until(3, I64),
+        until(3, I16),
+        until(3, list(&NUMBERED_TOPIC)),
+    ]),
+};
+const TXN_WITH_PARTITIONS: Struct =
+    plain(&[field(TEXT), field(I64), field(I16), field(BOOL), field(list(&NUMBERED_TOPIC))]);
+
 /// The first version with several transactions.
 const MANY_TRANSACTIONS: i16 = 4;
 
@@ -36,7 +68,7 @@ struct Wanted<'a> {
     topics: &'a [AddPartitionsToTxnTopic],
 }
 
-pub(super) async fn answer(
+async fn answer(
     context: &Arc<Context>,
     session: &Session,
     version: i16,

@@ -6,17 +6,35 @@ use std::sync::Arc;
 
 use kafka_protocol::messages::alter_configs_request::AlterConfigsResource;
 use kafka_protocol::messages::alter_configs_response::AlterConfigsResourceResponse;
-use kafka_protocol::messages::{AlterConfigsRequest, AlterConfigsResponse};
+use kafka_protocol::messages::{AlterConfigsRequest, AlterConfigsResponse, ApiKey};
 use tidelog::{AlterTopicError, Topic, TopicSettings};
 
-use super::{configs, text};
+use super::configs;
+use super::request::{Api, Asked, Closing, Reply, reply, text};
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
 use crate::security::Action;
+use crate::wire::fields::{BOOL, CONFIG_ENTRY, I8, TEXT, field, list, plain};
+use crate::wire::shape::{Body, Struct};
 
-pub(super) const VERSIONS: (i16, i16) = (0, 2);
+pub(super) struct AlterConfigs;
 
-pub(super) async fn answer(
+impl Api for AlterConfigs {
+    type Request = AlterConfigsRequest;
+    const KEY: ApiKey = ApiKey::AlterConfigs;
+    const VERSIONS: (i16, i16) = (0, 2);
+    const SHAPE: &'static Body = &BODY;
+
+    async fn reply(asked: Asked<'_>, request: AlterConfigsRequest) -> Result<Reply, Closing> {
+        Ok(reply(asked.start, &answer(asked.context, &asked.peer.session, request).await))
+    }
+}
+
+const BODY: Body =
+    Body { flexible_since: 2, body: plain(&[field(list(&ALTER_RESOURCE)), field(BOOL)]) };
+const ALTER_RESOURCE: Struct = plain(&[field(I8), field(TEXT), field(list(&CONFIG_ENTRY))]);
+
+async fn answer(
     context: &Arc<Context>,
     session: &Session,
     request: AlterConfigsRequest,

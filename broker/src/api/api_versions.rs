@@ -7,13 +7,31 @@ use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::api_versions_response::{
     ApiVersion, FinalizedFeatureKey, SupportedFeatureKey,
 };
-use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
+use kafka_protocol::messages::{ApiKey, ApiVersionsRequest, ApiVersionsResponse};
 
-use super::{SERVED, text};
-use crate::context::Context;
+use super::request::{Api, Asked, Closing, Reply, Served, reply, text};
 use crate::profile::Profile;
+use crate::wire::fields::{TEXT, plain, since};
+use crate::wire::shape::Body;
 
-pub(super) const VERSIONS: (i16, i16) = (0, 4);
+pub(super) struct ApiVersions;
+
+impl Api for ApiVersions {
+    type Request = ApiVersionsRequest;
+    const KEY: ApiKey = ApiKey::ApiVersions;
+    const VERSIONS: (i16, i16) = (0, 4);
+    const SHAPE: &'static Body = &BODY;
+    const BEFORE_LOGIN: bool = true;
+
+    async fn reply(asked: Asked<'_>, request: ApiVersionsRequest) -> Result<Reply, Closing> {
+        Ok(reply(
+            asked.start,
+            &answer(asked.apis, asked.context.rules.profile, asked.start.version, &request),
+        ))
+    }
+}
+
+const BODY: Body = Body { flexible_since: 3, body: plain(&[since(3, TEXT), since(3, TEXT)]) };
 
 /// The first version that tells of features.
 const WITH_FEATURES: i16 = 3;
@@ -24,21 +42,18 @@ const TRANSACTION_LEVEL: i16 = 2;
 /// A feature of this broker alone: with it the list is there in every version that has it.
 const OWN_FEATURE: &str = "tidelog.version";
 
-pub(super) fn answer(
-    context: &Context,
+fn answer(
+    apis: &[Served],
+    profile: Profile,
     version: i16,
     request: &ApiVersionsRequest,
 ) -> ApiVersionsResponse {
-    answer_in(context.rules.profile, version, request)
-}
-
-fn answer_in(profile: Profile, version: i16, request: &ApiVersionsRequest) -> ApiVersionsResponse {
     let software = [&request.client_software_name, &request.client_software_version];
     if version >= 3 && !software.iter().all(|name| is_name(name)) {
         return ApiVersionsResponse::default()
             .with_error_code(ResponseError::InvalidRequest.code());
     }
-    let response = list(profile);
+    let response = list(apis, profile);
     if version < WITH_FEATURES || profile != Profile::Kafka {
         return response;
     }
@@ -62,12 +77,12 @@ fn answer_in(profile: Profile, version: i16, request: &ApiVersionsRequest) -> Ap
         .with_finalized_features(vec![finalized])
 }
 
-pub(super) fn unknown_version(profile: Profile) -> ApiVersionsResponse {
-    list(profile).with_error_code(ResponseError::UnsupportedVersion.code())
+pub(super) fn unknown_version(apis: &[Served], profile: Profile) -> ApiVersionsResponse {
+    list(apis, profile).with_error_code(ResponseError::UnsupportedVersion.code())
 }
 
-fn list(profile: Profile) -> ApiVersionsResponse {
-    let keys = SERVED.iter().filter(|served| served.is_in(profile)).map(|served| {
+fn list(apis: &[Served], profile: Profile) -> ApiVersionsResponse {
+    let keys = apis.iter().filter(|served| served.is_in(profile)).map(|served| {
         ApiVersion::default()
             .with_api_key(served.key as i16)
             .with_min_version(served.advertised)
@@ -86,7 +101,7 @@ fn is_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kafka_protocol::messages::ApiKey;
+    use crate::api::SERVED;
 
     #[test]
     fn names_of_client_software_have_letters_digits_and_inner_dots_and_dashes() {
@@ -102,7 +117,7 @@ mod tests {
     fn apis_are_listed_by_key_and_produce_from_version_0() {
         let keys: Vec<i16> = SERVED.iter().map(|served| served.key as i16).collect();
         assert!(keys.is_sorted());
-        let listed = unknown_version(Profile::Kafka);
+        let listed = unknown_version(&SERVED, Profile::Kafka);
         assert_eq!(listed.error_code, 35);
         assert_eq!((listed.api_keys[0].api_key, listed.api_keys[0].min_version), (0, 0));
         assert!(SERVED.iter().all(|served| served.advertised <= served.min));
@@ -110,8 +125,9 @@ mod tests {
 
     #[test]
     fn producer_ids_and_transactions_are_the_profile_kafkas_alone() {
-        let lists =
-            |profile, key| list(profile).api_keys.iter().any(|listed| listed.api_key == key as i16);
+        let lists = |profile, key| {
+            list(&SERVED, profile).api_keys.iter().any(|listed| listed.api_key == key as i16)
+        };
         for key in [ApiKey::InitProducerId, ApiKey::EndTxn, ApiKey::ListTransactions] {
             assert!(lists(Profile::Kafka, key) && !lists(Profile::EventBroker, key), "{key:?}");
         }
@@ -119,7 +135,7 @@ mod tests {
             .with_client_software_name(text("a"))
             .with_client_software_version(text("1"));
         let finalized = |profile, version| {
-            let answered = answer_in(profile, version, &request);
+            let answered = answer(&SERVED, profile, version, &request);
             (answered.finalized_features.len(), answered.supported_features.len())
         };
         assert_eq!(finalized(Profile::Kafka, 2), (0, 0));

@@ -9,17 +9,42 @@ use std::sync::Arc;
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use kafka_protocol::messages::create_partitions_response::CreatePartitionsTopicResult;
-use kafka_protocol::messages::{CreatePartitionsRequest, CreatePartitionsResponse, TopicName};
+use kafka_protocol::messages::{
+    ApiKey, CreatePartitionsRequest, CreatePartitionsResponse, TopicName,
+};
 use tidelog::AddPartitionsError;
 
-use super::{MAX_NEW_PARTITIONS, create_topics, text};
+use super::create_topics;
+use super::create_topics::MAX_NEW_PARTITIONS;
+use super::request::{Api, Asked, Closing, Reply, reply, text};
 use crate::context::{Context, NODE_ID, Session, off_the_loop};
 use crate::fault::Fault;
 use crate::security::Action;
+use crate::wire::fields::{ALWAYS, BOOL, I32, TEXT, field, list, plain, values};
+use crate::wire::shape::{Body, Shape, Struct};
 
-pub(super) const VERSIONS: (i16, i16) = (0, 3);
+pub(super) struct CreatePartitions;
 
-pub(super) async fn answer(
+impl Api for CreatePartitions {
+    type Request = CreatePartitionsRequest;
+    const KEY: ApiKey = ApiKey::CreatePartitions;
+    const VERSIONS: (i16, i16) = (0, 3);
+    const SHAPE: &'static Body = &BODY;
+
+    async fn reply(asked: Asked<'_>, request: CreatePartitionsRequest) -> Result<Reply, Closing> {
+        Ok(reply(asked.start, &answer(asked.context, &asked.peer.session, request).await))
+    }
+}
+
+const BODY: Body = Body {
+    flexible_since: 2,
+    body: plain(&[field(list(&MORE_PARTITIONS)), field(I32), field(BOOL)]),
+};
+const MORE_PARTITIONS: Struct =
+    plain(&[field(TEXT), field(I32), field(Shape::Structs(ALWAYS, &MORE_ASSIGNMENT))]);
+const MORE_ASSIGNMENT: Struct = plain(&[field(values(&I32))]);
+
+async fn answer(
     context: &Arc<Context>,
     session: &Session,
     request: CreatePartitionsRequest,

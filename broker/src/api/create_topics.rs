@@ -11,17 +11,50 @@ use kafka_protocol::messages::create_topics_request::CreatableTopic;
 use kafka_protocol::messages::create_topics_response::{
     CreatableTopicConfigs, CreatableTopicResult,
 };
-use kafka_protocol::messages::{CreateTopicsRequest, CreateTopicsResponse, TopicName};
+use kafka_protocol::messages::{ApiKey, CreateTopicsRequest, CreateTopicsResponse, TopicName};
 use tidelog::types::TopicId;
 use tidelog::{CreateTopicError, TopicConfig, TopicSettings};
 use uuid::Uuid;
 
-use super::{INTERNAL_TOPICS, MAX_NEW_PARTITIONS, configs, text};
+use super::configs;
+use super::request::{Api, Asked, Closing, Reply, reply, text};
 use crate::context::{Context, NODE_ID, Session, off_the_loop};
 use crate::fault::Fault;
 use crate::security::Action;
+use crate::wire::fields::{BOOL, CONFIG_ENTRY, I16, I32, TEXT, field, list, plain, values};
+use crate::wire::shape::{Body, Struct};
 
-pub(super) const VERSIONS: (i16, i16) = (2, 7);
+pub(super) struct CreateTopics;
+
+impl Api for CreateTopics {
+    type Request = CreateTopicsRequest;
+    const KEY: ApiKey = ApiKey::CreateTopics;
+    const VERSIONS: (i16, i16) = (2, 7);
+    const SHAPE: &'static Body = &BODY;
+
+    async fn reply(asked: Asked<'_>, request: CreateTopicsRequest) -> Result<Reply, Closing> {
+        Ok(reply(
+            asked.start,
+            &answer(asked.context, &asked.peer.session, asked.start.version, request).await,
+        ))
+    }
+}
+
+const BODY: Body =
+    Body { flexible_since: 5, body: plain(&[field(list(&CREATE_TOPIC)), field(I32), field(BOOL)]) };
+const CREATE_TOPIC: Struct = plain(&[
+    field(TEXT),
+    field(I32),
+    field(I16),
+    field(list(&CREATE_TOPIC_ASSIGNMENT)),
+    field(list(&CONFIG_ENTRY)),
+]);
+const CREATE_TOPIC_ASSIGNMENT: Struct = plain(&[field(I32), field(values(&I32))]);
+
+/// Topics that Kafka keeps for itself; here there are none, and none can be made by these names.
+pub(super) const INTERNAL_TOPICS: [&str; 2] = ["__consumer_offsets", "__transaction_state"];
+/// The most partitions that one request may make.
+pub(super) const MAX_NEW_PARTITIONS: i64 = 10_000;
 /// The first version whose answer has the topic's configuration.
 const WITH_CONFIG: i16 = 5;
 /// The number of partitions where none is asked for.
@@ -33,7 +66,7 @@ struct Made {
     config: TopicConfig,
 }
 
-pub(super) async fn answer(
+async fn answer(
     context: &Arc<Context>,
     session: &Session,
     version: i16,

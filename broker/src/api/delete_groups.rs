@@ -4,17 +4,30 @@
 use std::sync::Arc;
 
 use kafka_protocol::messages::delete_groups_response::DeletableGroupResult;
-use kafka_protocol::messages::{DeleteGroupsRequest, DeleteGroupsResponse, GroupId};
+use kafka_protocol::messages::{ApiKey, DeleteGroupsRequest, DeleteGroupsResponse, GroupId};
 
 use super::group_parts::{GROUPS_AT_A_TIME, code};
+use super::request::{Api, Asked, Closing, Reply, reply};
 use crate::context::{Context, off_the_loop};
+use crate::wire::fields::{TEXT, field, plain, values};
+use crate::wire::shape::Body;
 
-pub(super) const VERSIONS: (i16, i16) = (0, 2);
+pub(super) struct DeleteGroups;
 
-pub(super) async fn answer(
-    context: &Arc<Context>,
-    request: DeleteGroupsRequest,
-) -> DeleteGroupsResponse {
+impl Api for DeleteGroups {
+    type Request = DeleteGroupsRequest;
+    const KEY: ApiKey = ApiKey::DeleteGroups;
+    const VERSIONS: (i16, i16) = (0, 2);
+    const SHAPE: &'static Body = &BODY;
+
+    async fn reply(asked: Asked<'_>, request: DeleteGroupsRequest) -> Result<Reply, Closing> {
+        Ok(reply(asked.start, &answer(asked.context, request).await))
+    }
+}
+
+const BODY: Body = Body { flexible_since: 2, body: plain(&[field(values(&TEXT))]) };
+
+async fn answer(context: &Arc<Context>, request: DeleteGroupsRequest) -> DeleteGroupsResponse {
     let mut names: Vec<GroupId> = request.groups_names;
     names.sort();
     names.dedup();

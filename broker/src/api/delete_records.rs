@@ -10,19 +10,38 @@ use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::delete_records_response::{
     DeleteRecordsPartitionResult, DeleteRecordsTopicResult,
 };
-use kafka_protocol::messages::{DeleteRecordsRequest, DeleteRecordsResponse};
+use kafka_protocol::messages::{ApiKey, DeleteRecordsRequest, DeleteRecordsResponse};
 use tidelog::{DeleteRecordsError, Offset, OffsetTarget};
 
+use super::request::{Api, Asked, Closing, Reply, reply};
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
 use crate::security::Action;
+use crate::wire::fields::{I32, I64, TEXT, field, list, plain};
+use crate::wire::shape::{Body, Struct};
 
-pub(super) const VERSIONS: (i16, i16) = (0, 2);
+pub(super) struct DeleteRecords;
+
+impl Api for DeleteRecords {
+    type Request = DeleteRecordsRequest;
+    const KEY: ApiKey = ApiKey::DeleteRecords;
+    const VERSIONS: (i16, i16) = (0, 2);
+    const SHAPE: &'static Body = &BODY;
+
+    async fn reply(asked: Asked<'_>, request: DeleteRecordsRequest) -> Result<Reply, Closing> {
+        Ok(reply(asked.start, &answer(asked.context, &asked.peer.session, request).await))
+    }
+}
+
+const BODY: Body =
+    Body { flexible_since: 2, body: plain(&[field(list(&DELETE_RECORDS_TOPIC)), field(I32)]) };
+const DELETE_RECORDS_TOPIC: Struct = plain(&[field(TEXT), field(list(&DELETE_RECORDS_PARTITION))]);
+const DELETE_RECORDS_PARTITION: Struct = plain(&[field(I32), field(I64)]);
 
 /// The offset that means the high watermark.
 const TO_THE_END: i64 = -1;
 
-pub(super) async fn answer(
+async fn answer(
     context: &Arc<Context>,
     session: &Session,
     request: DeleteRecordsRequest,

@@ -7,21 +7,46 @@ use std::sync::Arc;
 
 use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
 use kafka_protocol::messages::delete_topics_response::DeletableTopicResult;
-use kafka_protocol::messages::{DeleteTopicsRequest, DeleteTopicsResponse, TopicName};
+use kafka_protocol::messages::{ApiKey, DeleteTopicsRequest, DeleteTopicsResponse, TopicName};
 use tidelog::types::TopicId;
 use tidelog::{DeleteTopicError, Topic};
 use uuid::Uuid;
 
-use super::text;
+use super::request::{Api, Asked, Closing, Reply, reply, text};
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
 use crate::security::Action;
+use crate::wire::fields::{
+    I32, TEXT, TEXT_OR_NULL, UUID, field, list, plain, since, until, values,
+};
+use crate::wire::shape::{Body, Struct};
 
-pub(super) const VERSIONS: (i16, i16) = (1, 6);
+pub(super) struct DeleteTopics;
+
+impl Api for DeleteTopics {
+    type Request = DeleteTopicsRequest;
+    const KEY: ApiKey = ApiKey::DeleteTopics;
+    const VERSIONS: (i16, i16) = (1, 6);
+    const SHAPE: &'static Body = &BODY;
+
+    async fn reply(asked: Asked<'_>, request: DeleteTopicsRequest) -> Result<Reply, Closing> {
+        Ok(reply(
+            asked.start,
+            &answer(asked.context, &asked.peer.session, asked.start.version, request).await,
+        ))
+    }
+}
+
+const BODY: Body = Body {
+    flexible_since: 4,
+    body: plain(&[since(6, list(&DELETE_TOPIC)), until(5, values(&TEXT)), field(I32)]),
+};
+const DELETE_TOPIC: Struct = plain(&[field(TEXT_OR_NULL), field(UUID)]);
+
 /// The first version that names topics by id as well.
 const BY_ID: i16 = 6;
 
-pub(super) async fn answer(
+async fn answer(
     context: &Arc<Context>,
     session: &Session,
     version: i16,

@@ -4,18 +4,34 @@
 
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::describe_cluster_response::DescribeClusterBroker;
-use kafka_protocol::messages::{BrokerId, DescribeClusterRequest, DescribeClusterResponse};
+use kafka_protocol::messages::{ApiKey, BrokerId, DescribeClusterRequest, DescribeClusterResponse};
 
 use super::metadata::CLUSTER_OPERATIONS;
-use super::text;
+use super::request::{Api, Asked, Closing, Reply, reply, text};
 use crate::context::{Context, NODE_ID};
+use crate::wire::fields::{BOOL, I8, field, plain, since};
+use crate::wire::shape::Body;
 
-pub(super) const VERSIONS: (i16, i16) = (0, 2);
+pub(super) struct DescribeCluster;
+
+impl Api for DescribeCluster {
+    type Request = DescribeClusterRequest;
+    const KEY: ApiKey = ApiKey::DescribeCluster;
+    const VERSIONS: (i16, i16) = (0, 2);
+    const SHAPE: &'static Body = &BODY;
+
+    async fn reply(asked: Asked<'_>, request: DescribeClusterRequest) -> Result<Reply, Closing> {
+        Ok(reply(asked.start, &answer(asked.context, asked.start.version, &request)))
+    }
+}
+
+const BODY: Body =
+    Body { flexible_since: 0, body: plain(&[field(BOOL), since(1, I8), since(2, BOOL)]) };
 
 const BROKERS: i8 = 1;
 const CONTROLLERS: i8 = 2;
 
-pub(super) fn answer(
+fn answer(
     context: &Context,
     version: i16,
     request: &DescribeClusterRequest,

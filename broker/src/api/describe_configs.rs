@@ -9,17 +9,40 @@ use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_configs_response::{
     DescribeConfigsResourceResult, DescribeConfigsResult,
 };
-use kafka_protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
+use kafka_protocol::messages::{ApiKey, DescribeConfigsRequest, DescribeConfigsResponse};
 use tidelog::types::TopicName;
 
-use super::{configs, text};
+use super::configs;
+use super::request::{Api, Asked, Closing, Reply, reply, text};
 use crate::context::{Context, NODE_ID, Session};
 use crate::fault::Fault;
 use crate::security::Action;
+use crate::wire::fields::{ALWAYS, BOOL, I8, TEXT, field, list, plain, since};
+use crate::wire::shape::{Body, Shape, Struct};
 
-pub(super) const VERSIONS: (i16, i16) = (1, 4);
+pub(super) struct DescribeConfigs;
 
-pub(super) fn answer(
+impl Api for DescribeConfigs {
+    type Request = DescribeConfigsRequest;
+    const KEY: ApiKey = ApiKey::DescribeConfigs;
+    const VERSIONS: (i16, i16) = (1, 4);
+    const SHAPE: &'static Body = &BODY;
+    /// Each may be a topic with all entries of its configuration.
+    const ELEMENT_BYTES: usize = 8 * 1024;
+
+    async fn reply(asked: Asked<'_>, request: DescribeConfigsRequest) -> Result<Reply, Closing> {
+        Ok(reply(asked.start, &answer(asked.context, &asked.peer.session, &request)))
+    }
+}
+
+const BODY: Body = Body {
+    flexible_since: 4,
+    body: plain(&[field(list(&DESCRIBE_RESOURCE)), field(BOOL), since(3, BOOL)]),
+};
+const DESCRIBE_RESOURCE: Struct =
+    plain(&[field(I8), field(TEXT), field(Shape::Values(ALWAYS, &TEXT))]);
+
+fn answer(
     context: &Context,
     session: &Session,
     request: &DescribeConfigsRequest,

@@ -7,19 +7,36 @@ use std::sync::Arc;
 
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::describe_groups_response::{DescribedGroup, DescribedGroupMember};
-use kafka_protocol::messages::{DescribeGroupsRequest, DescribeGroupsResponse, GroupId};
+use kafka_protocol::messages::{ApiKey, DescribeGroupsRequest, DescribeGroupsResponse, GroupId};
 
-use super::text;
+use super::request::{Api, Asked, Closing, Reply, reply, text};
 use crate::context::{Context, off_the_loop};
 use crate::groups::{Description, MemberDescription};
+use crate::wire::fields::{BOOL, TEXT, field, plain, since, values};
+use crate::wire::shape::Body;
 
-pub(super) const VERSIONS: (i16, i16) = (0, 6);
+pub(super) struct DescribeGroups;
+
+impl Api for DescribeGroups {
+    type Request = DescribeGroupsRequest;
+    const KEY: ApiKey = ApiKey::DescribeGroups;
+    const VERSIONS: (i16, i16) = (0, 6);
+    const SHAPE: &'static Body = &BODY;
+    const IS_LIST: bool = true;
+
+    async fn reply(asked: Asked<'_>, request: DescribeGroupsRequest) -> Result<Reply, Closing> {
+        Ok(reply(asked.start, &answer(asked.context, asked.start.version, request).await))
+    }
+}
+
+const BODY: Body = Body { flexible_since: 5, body: plain(&[field(values(&TEXT)), since(3, BOOL)]) };
+
 /// The first version with a code for groups that do not exist.
 const WITH_NOT_FOUND: i16 = 6;
 /// Reading, deleting, describing a group, and its configuration: the bits of Kafka's operations.
 const ALL_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
 
-pub(super) async fn answer(
+async fn answer(
     context: &Arc<Context>,
     version: i16,
     request: DescribeGroupsRequest,

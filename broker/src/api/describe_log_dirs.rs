@@ -12,20 +12,44 @@ use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::describe_log_dirs_response::{
     DescribeLogDirsPartition, DescribeLogDirsResult, DescribeLogDirsTopic,
 };
-use kafka_protocol::messages::{DescribeLogDirsRequest, DescribeLogDirsResponse, TopicName};
+use kafka_protocol::messages::{
+    ApiKey, DescribeLogDirsRequest, DescribeLogDirsResponse, TopicName,
+};
 use tidelog::TopicDescription;
 
-use super::{Answer, Reply, encode, text};
+use super::request::{Answer, Api, Asked, Closing, Reply, encode, text};
 use crate::context::{Context, Session, off_the_loop};
 use crate::security::Action;
 use crate::wire::budget::Held;
+use crate::wire::fields::{ALWAYS, I32, TEXT, field, plain, values};
 use crate::wire::head::Start;
+use crate::wire::shape::{Body, Shape, Struct};
 
-pub(super) const VERSIONS: (i16, i16) = (1, 5);
+pub(super) struct DescribeLogDirs;
+
+impl Api for DescribeLogDirs {
+    type Request = DescribeLogDirsRequest;
+    const KEY: ApiKey = ApiKey::DescribeLogDirs;
+    const VERSIONS: (i16, i16) = (1, 5);
+    const SHAPE: &'static Body = &BODY;
+    const IS_LIST: bool = true;
+    const DECODED_AS: i16 = DECODED_AS;
+
+    async fn reply(asked: Asked<'_>, request: DescribeLogDirsRequest) -> Result<Reply, Closing> {
+        Ok(reply(asked.context, &asked.peer.session, asked.start, request).await)
+    }
+}
+
+const BODY: Body = Body {
+    flexible_since: 2,
+    body: plain(&[field(Shape::Structs(ALWAYS, &DESCRIBE_LOG_DIRS_TOPIC))]),
+};
+const DESCRIBE_LOG_DIRS_TOPIC: Struct = plain(&[field(TEXT), field(values(&I32))]);
+
 /// Version 5 has one more field in each result: whether the directory is cordoned.
-pub(super) const DECODED_AS: i16 = 4;
+const DECODED_AS: i16 = 4;
 
-pub(super) async fn reply(
+async fn reply(
     context: &Arc<Context>,
     session: &Session,
     start: Start,

@@ -7,16 +7,35 @@ use std::sync::Arc;
 use kafka_protocol::messages::describe_producers_response::{
     PartitionResponse, ProducerState, TopicResponse,
 };
-use kafka_protocol::messages::{DescribeProducersRequest, DescribeProducersResponse, ProducerId};
+use kafka_protocol::messages::{
+    ApiKey, DescribeProducersRequest, DescribeProducersResponse, ProducerId,
+};
 
-use super::text;
+use super::request::{Api, Asked, Closing, Reply, reply, text};
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
 use crate::security::Action;
+use crate::wire::fields::{NUMBERED_TOPIC, field, list, plain};
+use crate::wire::shape::Body;
 
-pub(super) const VERSIONS: (i16, i16) = (0, 0);
+pub(super) struct DescribeProducers;
 
-pub(super) async fn answer(
+impl Api for DescribeProducers {
+    type Request = DescribeProducersRequest;
+    const KEY: ApiKey = ApiKey::DescribeProducers;
+    const VERSIONS: (i16, i16) = (0, 0);
+    const SHAPE: &'static Body = &BODY;
+    const KAFKA_ONLY: bool = true;
+    const IS_LIST: bool = true;
+
+    async fn reply(asked: Asked<'_>, request: DescribeProducersRequest) -> Result<Reply, Closing> {
+        Ok(reply(asked.start, &answer(asked.context, &asked.peer.session, request).await))
+    }
+}
+
+const BODY: Body = Body { flexible_since: 0, body: plain(&[field(list(&NUMBERED_TOPIC))]) };
+
+async fn answer(
     context: &Arc<Context>,
     session: &Session,
     request: DescribeProducersRequest,

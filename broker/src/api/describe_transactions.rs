@@ -7,19 +7,39 @@ use std::sync::Arc;
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::describe_transactions_response::{TopicData, TransactionState};
 use kafka_protocol::messages::{
-    DescribeTransactionsRequest, DescribeTransactionsResponse, ProducerId, TopicName,
+    ApiKey, DescribeTransactionsRequest, DescribeTransactionsResponse, ProducerId, TopicName,
     TransactionalId,
 };
 
-use super::text;
+use super::request::{Api, Asked, Closing, Reply, reply, text};
 use super::transactions::allowed;
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
 use crate::security::Action;
+use crate::wire::fields::{TEXT, field, plain, values};
+use crate::wire::shape::Body;
 
-pub(super) const VERSIONS: (i16, i16) = (0, 0);
+pub(super) struct DescribeTransactions;
 
-pub(super) async fn answer(
+impl Api for DescribeTransactions {
+    type Request = DescribeTransactionsRequest;
+    const KEY: ApiKey = ApiKey::DescribeTransactions;
+    const VERSIONS: (i16, i16) = (0, 0);
+    const SHAPE: &'static Body = &BODY;
+    const KAFKA_ONLY: bool = true;
+    const IS_LIST: bool = true;
+
+    async fn reply(
+        asked: Asked<'_>,
+        request: DescribeTransactionsRequest,
+    ) -> Result<Reply, Closing> {
+        Ok(reply(asked.start, &answer(asked.context, &asked.peer.session, request).await))
+    }
+}
+
+const BODY: Body = Body { flexible_since: 0, body: plain(&[field(values(&TEXT))]) };
+
+async fn answer(
     context: &Arc<Context>,
     session: &Session,
     request: DescribeTransactionsRequest,

@@ -3,20 +3,42 @@
 
 use std::sync::Arc;
 
-use kafka_protocol::messages::{EndTxnRequest, EndTxnResponse, ProducerId};
+use kafka_protocol::messages::{ApiKey, EndTxnRequest, EndTxnResponse, ProducerId};
 use tidelog::producer::transaction::EndProtocol;
 use tidelog::record::MarkerKind;
 use tidelog::types::ProducerIdentity;
 
+use super::request::{Api, Asked, Closing, Reply, reply};
 use super::transactions::{Knows, allowed, fault, identity};
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
+use crate::wire::fields::{BOOL, I16, I64, TEXT, field, plain};
+use crate::wire::shape::Body;
 
-pub(super) const VERSIONS: (i16, i16) = (0, 5);
+pub(super) struct EndTxn;
+
+impl Api for EndTxn {
+    type Request = EndTxnRequest;
+    const KEY: ApiKey = ApiKey::EndTxn;
+    const VERSIONS: (i16, i16) = (0, 5);
+    const SHAPE: &'static Body = &BODY;
+    const KAFKA_ONLY: bool = true;
+
+    async fn reply(asked: Asked<'_>, request: EndTxnRequest) -> Result<Reply, Closing> {
+        Ok(reply(
+            asked.start,
+            &answer(asked.context, &asked.peer.session, asked.start.version, request).await,
+        ))
+    }
+}
+
+const BODY: Body =
+    Body { flexible_since: 3, body: plain(&[field(TEXT), field(I64), field(I16), field(BOOL)]) };
+
 /// The first version of the second protocol.
 const RAISES_EPOCH: i16 = 5;
 
-pub(super) async fn answer(
+async fn answer(
     context: &Arc<Context>,
     session: &Session,
     version: i16,

@@ -12,36 +12,73 @@ use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::fetch_response::{
     self as response, EpochEndOffset, FetchableTopicResponse, PartitionData,
 };
-use kafka_protocol::messages::{FetchRequest, FetchResponse, ProducerId};
+use kafka_protocol::messages::{ApiKey, FetchRequest, FetchResponse, ProducerId};
 use tidelog::types::{Isolation, Watermarks};
 use tidelog::{AbortedTransaction, FetchError, FetchOptions, FirstBatch, Partition, StorageError};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::fetch_parts::{self, Slot};
-use super::{Answer, Closing, Peer, Reply, encode};
+use super::fetch_parts::{self, Slot, Wanted};
+use super::request::{Answer, Api, Asked, Closing, Peer, Reply, encode};
 use crate::context::{Context, off_the_loop};
 use crate::fault::{Fault, sentence};
 use crate::wire::budget::Held;
+use crate::wire::fields::{
+    I8, I32, I64, TEXT, TEXT_OR_NULL, UUID, field, list, plain, since, until, values,
+};
 use crate::wire::head::Start;
+use crate::wire::shape::{Body, Struct, Tagged};
 
-pub(super) const VERSIONS: (i16, i16) = (4, 18);
+pub(super) struct Fetch;
+
+impl Api for Fetch {
+    type Request = FetchRequest;
+    const KEY: ApiKey = ApiKey::Fetch;
+    const VERSIONS: (i16, i16) = (4, 18);
+    const SHAPE: &'static Body = &BODY;
+
+    async fn reply(asked: Asked<'_>, request: FetchRequest) -> Result<Reply, Closing> {
+        reply(asked.context, asked.peer, asked.start, request).await
+    }
+}
+
+const BODY: Body = Body {
+    flexible_since: 12,
+    body: Struct {
+        fields: &[
+            until(14, I32),
+            field(I32),
+            field(I32),
+            field(I32),
+            field(I8),
+            since(7, I32),
+            since(7, I32),
+            field(list(&FETCH_TOPIC)),
+            since(7, list(&FORGOTTEN_TOPIC)),
+            since(11, TEXT),
+        ],
+        tagged: &[
+            Tagged { tag: 0, since: 12, fields: &[field(TEXT_OR_NULL)], is_struct: false },
+            Tagged { tag: 1, since: 15, fields: &[field(I32), field(I64)], is_struct: true },
+        ],
+    },
+};
+const FETCH_TOPIC: Struct =
+    plain(&[until(12, TEXT), since(13, UUID), field(list(&FETCH_PARTITION))]);
+const FETCH_PARTITION: Struct = Struct {
+    fields: &[field(I32), since(9, I32), field(I64), since(12, I32), since(5, I64), field(I32)],
+    tagged: &[
+        Tagged { tag: 0, since: 17, fields: &[field(UUID)], is_struct: false },
+        Tagged { tag: 1, since: 18, fields: &[field(I64)], is_struct: false },
+    ],
+};
+const FORGOTTEN_TOPIC: Struct = plain(&[until(12, TEXT), since(13, UUID), field(values(&I32))]);
 
 /// How long a fetch rests for each byte that it has read and that was not enough: it is never read
 /// faster than 250 MB a second.
 const REST_A_BYTE: Duration = Duration::from_nanos(4);
 /// What is shorter is no rest: timers are not finer.
 const LEAST_REST: Duration = Duration::from_millis(1);
-
-/// One partition to read.
-#[derive(Debug, Clone)]
-pub(super) struct Wanted {
-    pub(super) partition: Partition,
-    pub(super) offset: i64,
-    pub(super) max_bytes: usize,
-    pub(super) leader_epoch: i32,
-    pub(super) last_fetched_epoch: i32,
-}
 
 /// What was read of one partition.
 #[derive(Debug)]
@@ -55,7 +92,7 @@ pub(super) enum Read {
     Refused(Fault),
 }
 
-pub(super) async fn reply(
+async fn reply(
     context: &Arc<Context>,
     peer: &Peer,
     start: Start,

@@ -5,17 +5,26 @@ use std::collections::HashMap;
 
 use kafka_protocol::messages::fetch_request::FetchPartition;
 use kafka_protocol::messages::{FetchRequest, TopicName};
-use tidelog::Topic;
 use tidelog::types::TopicId;
+use tidelog::{Partition, Topic};
 use uuid::Uuid;
 
-use super::fetch::Wanted;
 use crate::context::{Context, Session};
 use crate::fault::Fault;
 use crate::security::Action;
 
 /// The first version that names topics by id.
 const BY_ID: i16 = 13;
+
+/// One partition to read.
+#[derive(Debug, Clone)]
+pub(super) struct Wanted {
+    pub(super) partition: Partition,
+    pub(super) offset: i64,
+    pub(super) max_bytes: usize,
+    pub(super) leader_epoch: i32,
+    pub(super) last_fetched_epoch: i32,
+}
 
 /// What can be said of a partition before it is read.
 #[derive(Debug)]

@@ -3,19 +3,37 @@
 
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::find_coordinator_response::Coordinator;
-use kafka_protocol::messages::{BrokerId, FindCoordinatorRequest, FindCoordinatorResponse};
+use kafka_protocol::messages::{ApiKey, BrokerId, FindCoordinatorRequest, FindCoordinatorResponse};
 
-use super::text;
+use super::request::{Api, Asked, Closing, Reply, reply, text};
 use crate::context::{Context, NODE_ID};
+use crate::wire::fields::{I8, TEXT, plain, since, until, values};
+use crate::wire::shape::Body;
 
-pub(super) const VERSIONS: (i16, i16) = (0, 6);
+pub(super) struct FindCoordinator;
+
+impl Api for FindCoordinator {
+    type Request = FindCoordinatorRequest;
+    const KEY: ApiKey = ApiKey::FindCoordinator;
+    const VERSIONS: (i16, i16) = (0, 6);
+    const SHAPE: &'static Body = &BODY;
+
+    async fn reply(asked: Asked<'_>, request: FindCoordinatorRequest) -> Result<Reply, Closing> {
+        Ok(reply(asked.start, &answer(asked.context, asked.start.version, &request)))
+    }
+}
+
+const BODY: Body = Body {
+    flexible_since: 3,
+    body: plain(&[until(3, TEXT), since(1, I8), since(4, values(&TEXT))]),
+};
 
 /// The first version that asks for several keys.
 const MANY_KEYS: i16 = 4;
 /// Groups, and transactional ids.
 const KEY_TYPES: [i8; 2] = [0, 1];
 
-pub(super) fn answer(
+fn answer(
     context: &Context,
     version: i16,
     request: &FindCoordinatorRequest,

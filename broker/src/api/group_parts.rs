@@ -4,7 +4,7 @@ use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::GroupId;
 use kafka_protocol::protocol::StrBytes;
 
-use super::Peer;
+use super::request::Peer;
 use crate::context::Context;
 use crate::groups::{Answer, Waiting};
 

@@ -1,14 +1,33 @@
 //! Heartbeat, versions 0 to 4: a member is alive, and hears whether it must join again.
 
-use kafka_protocol::messages::{HeartbeatRequest, HeartbeatResponse};
+use kafka_protocol::messages::{ApiKey, HeartbeatRequest, HeartbeatResponse};
 
 use super::group_parts::{code, named};
+use super::request::{Api, Asked, Closing, Reply, reply};
 use crate::context::Context;
 use crate::groups::Committer;
+use crate::wire::fields::{I32, TEXT, TEXT_OR_NULL, field, plain, since};
+use crate::wire::shape::Body;
 
-pub(super) const VERSIONS: (i16, i16) = (0, 4);
+pub(super) struct Heartbeat;
 
-pub(super) fn answer(context: &Context, request: &HeartbeatRequest) -> HeartbeatResponse {
+impl Api for Heartbeat {
+    type Request = HeartbeatRequest;
+    const KEY: ApiKey = ApiKey::Heartbeat;
+    const VERSIONS: (i16, i16) = (0, 4);
+    const SHAPE: &'static Body = &BODY;
+
+    async fn reply(asked: Asked<'_>, request: HeartbeatRequest) -> Result<Reply, Closing> {
+        Ok(reply(asked.start, &answer(asked.context, &request)))
+    }
+}
+
+const BODY: Body = Body {
+    flexible_since: 4,
+    body: plain(&[field(TEXT), field(I32), field(TEXT), since(3, TEXT_OR_NULL)]),
+};
+
+fn answer(context: &Context, request: &HeartbeatRequest) -> HeartbeatResponse {
     let member = Committer {
         member_id: &request.member_id,
         instance: request.group_instance_id.as_deref(),

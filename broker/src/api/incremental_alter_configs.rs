@@ -6,16 +6,42 @@ use std::sync::Arc;
 
 use kafka_protocol::messages::incremental_alter_configs_request::AlterConfigsResource;
 use kafka_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
-use kafka_protocol::messages::{IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
+use kafka_protocol::messages::{
+    ApiKey, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+};
 use tidelog::config::{ConfigChange, ConfigOperation};
 
-use super::{alter_configs, configs, text};
+use super::alter_configs;
+use super::configs;
+use super::request::{Api, Asked, Closing, Reply, reply, text};
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
+use crate::wire::fields::{BOOL, I8, TEXT, TEXT_OR_NULL, field, list, plain};
+use crate::wire::shape::{Body, Struct};
 
-pub(super) const VERSIONS: (i16, i16) = (0, 1);
+pub(super) struct IncrementalAlterConfigs;
 
-pub(super) async fn answer(
+impl Api for IncrementalAlterConfigs {
+    type Request = IncrementalAlterConfigsRequest;
+    const KEY: ApiKey = ApiKey::IncrementalAlterConfigs;
+    const VERSIONS: (i16, i16) = (0, 1);
+    const SHAPE: &'static Body = &BODY;
+
+    async fn reply(
+        asked: Asked<'_>,
+        request: IncrementalAlterConfigsRequest,
+    ) -> Result<Reply, Closing> {
+        Ok(reply(asked.start, &answer(asked.context, &asked.peer.session, request).await))
+    }
+}
+
+const BODY: Body =
+    Body { flexible_since: 1, body: plain(&[field(list(&INCREMENTAL_RESOURCE)), field(BOOL)]) };
+const INCREMENTAL_RESOURCE: Struct =
+    plain(&[field(I8), field(TEXT), field(list(&INCREMENTAL_ENTRY))]);
+const INCREMENTAL_ENTRY: Struct = plain(&[field(TEXT), field(I8), field(TEXT_OR_NULL)]);
+
+async fn answer(
     context: &Arc<Context>,
     session: &Session,
     request: IncrementalAlterConfigsRequest,

@@ -5,19 +5,43 @@
 use std::sync::Arc;
 
 use kafka_protocol::error::ResponseError;
-use kafka_protocol::messages::{InitProducerIdRequest, InitProducerIdResponse, ProducerId};
+use kafka_protocol::messages::{ApiKey, InitProducerIdRequest, InitProducerIdResponse, ProducerId};
 use tidelog::InitProducer;
 use tidelog::types::ProducerIdentity;
 
+use super::request::{Api, Asked, Closing, Reply, reply};
 use super::transactions::{Knows, allowed, fault, identity};
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
+use crate::wire::fields::{I16, I32, I64, TEXT_OR_NULL, field, plain, since};
+use crate::wire::shape::Body;
 
-pub(super) const VERSIONS: (i16, i16) = (0, 5);
+pub(super) struct InitProducerId;
+
+impl Api for InitProducerId {
+    type Request = InitProducerIdRequest;
+    const KEY: ApiKey = ApiKey::InitProducerId;
+    const VERSIONS: (i16, i16) = (0, 5);
+    const SHAPE: &'static Body = &BODY;
+    const KAFKA_ONLY: bool = true;
+
+    async fn reply(asked: Asked<'_>, request: InitProducerIdRequest) -> Result<Reply, Closing> {
+        Ok(reply(
+            asked.start,
+            &answer(asked.context, &asked.peer.session, asked.start.version, request).await,
+        ))
+    }
+}
+
+const BODY: Body = Body {
+    flexible_since: 2,
+    body: plain(&[field(TEXT_OR_NULL), field(I32), since(3, I64), since(3, I16)]),
+};
+
 /// The first version that knows PRODUCER_FENCED.
 const WITH_FENCED: i16 = 4;
 
-pub(super) async fn answer(
+async fn answer(
     context: &Arc<Context>,
     session: &Session,
     version: i16,

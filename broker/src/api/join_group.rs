@@ -7,14 +7,46 @@ use std::time::Duration;
 use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::join_group_response::JoinGroupResponseMember;
-use kafka_protocol::messages::{JoinGroupRequest, JoinGroupResponse};
+use kafka_protocol::messages::{ApiKey, JoinGroupRequest, JoinGroupResponse};
 
 use super::group_parts::{named, optional, wait};
-use super::{Peer, text};
+use super::request::{Api, Asked, Closing, Peer, Reply, reply, text};
 use crate::context::Context;
 use crate::groups::{Answer, Join, Joined, Protocol, Refused};
+use crate::wire::fields::{I32, NEVER, TEXT, TEXT_OR_NULL, field, list, plain, since};
+use crate::wire::shape::{Body, Shape, Struct};
 
-pub(super) const VERSIONS: (i16, i16) = (0, 9);
+pub(super) struct JoinGroup;
+
+impl Api for JoinGroup {
+    type Request = JoinGroupRequest;
+    const KEY: ApiKey = ApiKey::JoinGroup;
+    const VERSIONS: (i16, i16) = (0, 9);
+    const SHAPE: &'static Body = &BODY;
+
+    async fn reply(asked: Asked<'_>, request: JoinGroupRequest) -> Result<Reply, Closing> {
+        Ok(reply(
+            asked.start,
+            &answer(asked.context, asked.peer, asked.start.version, request).await,
+        ))
+    }
+}
+
+const BODY: Body = Body {
+    flexible_since: 6,
+    body: plain(&[
+        field(TEXT),
+        field(I32),
+        since(1, I32),
+        field(TEXT),
+        since(5, TEXT_OR_NULL),
+        field(TEXT),
+        field(list(&JOIN_GROUP_PROTOCOL)),
+        since(8, TEXT_OR_NULL),
+    ]),
+};
+const JOIN_GROUP_PROTOCOL: Struct = plain(&[field(TEXT), field(Shape::Blob(NEVER))]);
+
 /// The first version that says how long a rebalance may take.
 const WITH_REBALANCE_TIMEOUT: i16 = 1;
 /// The first version whose clients come back with the id that they are given.
@@ -24,7 +56,7 @@ const WITH_NULL_PROTOCOL: i16 = 7;
 /// The first version whose leader can be told to assign nothing.
 const WITH_SKIP_ASSIGNMENT: i16 = 9;
 
-pub(super) async fn answer(
+async fn answer(
     context: &Context,
     peer: &Peer,
     version: i16,

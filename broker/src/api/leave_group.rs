@@ -2,22 +2,39 @@
 //! each; an operator takes out static members by their instance id alone.
 
 use kafka_protocol::messages::leave_group_response::MemberResponse;
-use kafka_protocol::messages::{LeaveGroupRequest, LeaveGroupResponse};
+use kafka_protocol::messages::{ApiKey, LeaveGroupRequest, LeaveGroupResponse};
 
 use super::group_parts::{code, named, optional};
-use super::text;
+use super::request::{Api, Asked, Closing, Reply, reply, text};
 use crate::context::Context;
 use crate::groups::Leaving;
+use crate::wire::fields::{TEXT, TEXT_OR_NULL, field, list, plain, since, until};
+use crate::wire::shape::{Body, Struct};
 
-pub(super) const VERSIONS: (i16, i16) = (0, 5);
+pub(super) struct LeaveGroup;
+
+impl Api for LeaveGroup {
+    type Request = LeaveGroupRequest;
+    const KEY: ApiKey = ApiKey::LeaveGroup;
+    const VERSIONS: (i16, i16) = (0, 5);
+    const SHAPE: &'static Body = &BODY;
+
+    async fn reply(asked: Asked<'_>, request: LeaveGroupRequest) -> Result<Reply, Closing> {
+        Ok(reply(asked.start, &answer(asked.context, asked.start.version, &request)))
+    }
+}
+
+const BODY: Body = Body {
+    flexible_since: 4,
+    body: plain(&[field(TEXT), until(2, TEXT), since(3, list(&LEAVE_GROUP_MEMBER))]),
+};
+const LEAVE_GROUP_MEMBER: Struct =
+    plain(&[field(TEXT), field(TEXT_OR_NULL), since(5, TEXT_OR_NULL)]);
+
 /// The first version that names several members.
 const MANY_MEMBERS: i16 = 3;
 
-pub(super) fn answer(
-    context: &Context,
-    version: i16,
-    request: &LeaveGroupRequest,
-) -> LeaveGroupResponse {
+fn answer(context: &Context, version: i16, request: &LeaveGroupRequest) -> LeaveGroupResponse {
     let response = LeaveGroupResponse::default();
     let group = match named(&request.group_id) {
         Ok(group) => group,

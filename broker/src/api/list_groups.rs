@@ -5,24 +5,39 @@ use std::sync::Arc;
 
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::list_groups_response::ListedGroup;
-use kafka_protocol::messages::{GroupId, ListGroupsRequest, ListGroupsResponse};
+use kafka_protocol::messages::{ApiKey, GroupId, ListGroupsRequest, ListGroupsResponse};
 use kafka_protocol::protocol::StrBytes;
 
-use super::text;
+use super::request::{Api, Asked, Closing, Reply, reply, text};
 use crate::context::{Context, off_the_loop};
 use crate::groups::State;
+use crate::wire::fields::{TEXT, plain, since, values};
+use crate::wire::shape::Body;
 
-pub(super) const VERSIONS: (i16, i16) = (0, 5);
+pub(super) struct ListGroups;
+
+impl Api for ListGroups {
+    type Request = ListGroupsRequest;
+    const KEY: ApiKey = ApiKey::ListGroups;
+    const VERSIONS: (i16, i16) = (0, 5);
+    const SHAPE: &'static Body = &BODY;
+    const IS_LIST: bool = true;
+
+    async fn reply(asked: Asked<'_>, request: ListGroupsRequest) -> Result<Reply, Closing> {
+        Ok(reply(asked.start, &answer(asked.context, request).await))
+    }
+}
+
+const BODY: Body =
+    Body { flexible_since: 3, body: plain(&[since(4, values(&TEXT)), since(5, values(&TEXT))]) };
+
 /// What every group here is.
 const TYPE: &str = "classic";
 /// Where a group can be in its life.
 const STATES: [State; 4] =
     [State::Empty, State::PreparingRebalance, State::CompletingRebalance, State::Stable];
 
-pub(super) async fn answer(
-    context: &Arc<Context>,
-    request: ListGroupsRequest,
-) -> ListGroupsResponse {
+async fn answer(context: &Arc<Context>, request: ListGroupsRequest) -> ListGroupsResponse {
     let response = ListGroupsResponse::default();
     if !passes(&request.types_filter, TYPE) {
         return response;

@@ -11,23 +11,49 @@ use kafka_protocol::messages::list_offsets_request::ListOffsetsPartition;
 use kafka_protocol::messages::list_offsets_response::{
     ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
 };
-use kafka_protocol::messages::{ListOffsetsRequest, ListOffsetsResponse};
+use kafka_protocol::messages::{ApiKey, ListOffsetsRequest, ListOffsetsResponse};
 use tidelog::{FoundOffset, ListOffsetError, OffsetQuery};
 
 use super::fetch::{check_epoch, isolation_of, storage_fault};
+use super::request::{Api, Asked, Closing, Reply, reply};
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
 use crate::security::Action;
+use crate::wire::fields::{I8, I32, I64, TEXT, field, list, plain, since};
+use crate::wire::head::Start;
+use crate::wire::shape::{Body, Struct};
 
-pub(super) const VERSIONS: (i16, i16) = (1, 11);
+pub(super) struct ListOffsets;
+
+impl Api for ListOffsets {
+    type Request = ListOffsetsRequest;
+    const KEY: ApiKey = ApiKey::ListOffsets;
+    const VERSIONS: (i16, i16) = (1, 11);
+    const SHAPE: &'static Body = &BODY;
+    const DECODED_AS: i16 = DECODED_AS;
+
+    async fn reply(asked: Asked<'_>, request: ListOffsetsRequest) -> Result<Reply, Closing> {
+        let answer = answer(asked.context, &asked.peer.session, asked.start.version, request).await;
+        let start = Start { version: asked.start.version.min(DECODED_AS), ..asked.start };
+        Ok(reply(start, &answer))
+    }
+}
+
+const BODY: Body = Body {
+    flexible_since: 6,
+    body: plain(&[field(I32), since(2, I8), field(list(&LIST_OFFSETS_TOPIC)), since(10, I32)]),
+};
+const LIST_OFFSETS_TOPIC: Struct = plain(&[field(TEXT), field(list(&LIST_OFFSETS_PARTITION))]);
+const LIST_OFFSETS_PARTITION: Struct = plain(&[field(I32), since(4, I32), field(I64)]);
+
 /// Version 11 has the layout of 10; only a special value is new in it.
-pub(super) const DECODED_AS: i16 = 10;
+const DECODED_AS: i16 = 10;
 /// The first version whose answer has a leader epoch.
 const WITH_EPOCH: i16 = 4;
 /// The special value that asks for the record with the largest timestamp.
 const LARGEST_TIMESTAMP: i64 = -3;
 
-pub(super) async fn answer(
+async fn answer(
     context: &Arc<Context>,
     session: &Session,
     version: i16,
@@ -41,11 +67,11 @@ pub(super) async fn answer(
         None
     };
     let session = session.clone();
-    let work = move |context: &Context| list(context, &session, version, &request);
+    let work = move |context: &Context| look_up(context, &session, version, &request);
     off_the_loop(context, work).await
 }
 
-fn list(
+fn look_up(
     context: &Context,
     session: &Session,
     version: i16,

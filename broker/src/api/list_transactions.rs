@@ -7,17 +7,46 @@ use std::sync::Arc;
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::list_transactions_response::TransactionState;
 use kafka_protocol::messages::{
-    ListTransactionsRequest, ListTransactionsResponse, ProducerId, TransactionalId,
+    ApiKey, ListTransactionsRequest, ListTransactionsResponse, ProducerId, TransactionalId,
 };
 use kafka_protocol::protocol::StrBytes;
 use regex::{Regex, RegexBuilder};
 use tidelog::ProducerTransactionDescription;
 
-use super::text;
+use super::request::{Api, Asked, Closing, Reply, reply, text};
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
+use crate::wire::fields::{I64, TEXT, TEXT_OR_NULL, field, plain, since, values};
+use crate::wire::shape::Body;
 
-pub(super) const VERSIONS: (i16, i16) = (0, 2);
+pub(super) struct ListTransactions;
+
+impl Api for ListTransactions {
+    type Request = ListTransactionsRequest;
+    const KEY: ApiKey = ApiKey::ListTransactions;
+    const VERSIONS: (i16, i16) = (0, 2);
+    const SHAPE: &'static Body = &BODY;
+    const KAFKA_ONLY: bool = true;
+    const IS_LIST: bool = true;
+
+    async fn reply(asked: Asked<'_>, request: ListTransactionsRequest) -> Result<Reply, Closing> {
+        Ok(reply(
+            asked.start,
+            &answer(asked.context, &asked.peer.session, asked.start.version, request).await,
+        ))
+    }
+}
+
+const BODY: Body = Body {
+    flexible_since: 0,
+    body: plain(&[
+        field(values(&TEXT)),
+        field(values(&I64)),
+        since(1, I64),
+        since(2, TEXT_OR_NULL),
+    ]),
+};
+
 /// The first version that asks for a duration.
 const WITH_DURATION: i16 = 1;
 /// The first version that asks for a pattern.
@@ -36,7 +65,7 @@ const STATES: [&str; 8] = [
     "PrepareEpochFence",
 ];
 
-pub(super) async fn answer(
+async fn answer(
     context: &Arc<Context>,
     session: &Session,
     version: i16,

@@ -9,24 +9,51 @@ use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::metadata_response::{
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
-use kafka_protocol::messages::{BrokerId, MetadataRequest, MetadataResponse, TopicName};
+use kafka_protocol::messages::{ApiKey, BrokerId, MetadataRequest, MetadataResponse, TopicName};
 use tidelog::Topic;
 use tidelog::types::{self, TopicId};
 use uuid::Uuid;
 
-use super::text;
+use super::request::{Api, Asked, Closing, Reply, reply, text};
 use crate::context::{Context, NODE_ID, Session};
 use crate::fault::Fault;
 use crate::security::Action;
+use crate::wire::fields::{BOOL, UUID, between, field, plain, since};
+use crate::wire::shape::{Body, Shape, Struct};
 
-pub(super) const VERSIONS: (i16, i16) = (1, 13);
+pub(super) struct Metadata;
+
+impl Api for Metadata {
+    type Request = MetadataRequest;
+    const KEY: ApiKey = ApiKey::Metadata;
+    const VERSIONS: (i16, i16) = (1, 13);
+    const SHAPE: &'static Body = &BODY;
+
+    async fn reply(asked: Asked<'_>, request: MetadataRequest) -> Result<Reply, Closing> {
+        Ok(reply(
+            asked.start,
+            &answer(asked.context, &asked.peer.session, asked.start.version, &request),
+        ))
+    }
+}
+
+const BODY: Body = Body {
+    flexible_since: 9,
+    body: plain(&[
+        field(Shape::Structs(Some(1), &METADATA_TOPIC)),
+        since(4, BOOL),
+        between(8, 10, BOOL),
+        since(8, BOOL),
+    ]),
+};
+const METADATA_TOPIC: Struct = plain(&[since(10, UUID), field(Shape::Text(Some(10)))]);
 
 /// What a cluster of one broker offers: create, describe, alter configurations.
 pub(super) const CLUSTER_OPERATIONS: i32 = 1 << 5 | 1 << 8 | 1 << 10 | 1 << 11;
 /// The first version in which a topic's name may be null.
 const NAME_MAY_BE_NULL: i16 = 12;
 
-pub(super) fn answer(
+fn answer(
     context: &Context,
     session: &Session,
     version: i16,

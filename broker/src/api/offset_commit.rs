@@ -9,22 +9,55 @@ use kafka_protocol::messages::offset_commit_request::OffsetCommitRequestPartitio
 use kafka_protocol::messages::offset_commit_response::{
     OffsetCommitResponsePartition, OffsetCommitResponseTopic,
 };
-use kafka_protocol::messages::{OffsetCommitRequest, OffsetCommitResponse};
+use kafka_protocol::messages::{ApiKey, OffsetCommitRequest, OffsetCommitResponse};
 use tidelog::{GroupOffset, Partition};
 
 use super::offset_fetch::unavailable;
+use super::request::{Api, Asked, Closing, Reply, reply};
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
 use crate::groups::Committer;
 use crate::security::Action;
+use crate::wire::fields::{I32, I64, TEXT, TEXT_OR_NULL, between, field, list, plain, since};
+use crate::wire::shape::{Body, Struct};
 
-pub(super) const VERSIONS: (i16, i16) = (2, 9);
+pub(super) struct OffsetCommit;
+
+impl Api for OffsetCommit {
+    type Request = OffsetCommitRequest;
+    const KEY: ApiKey = ApiKey::OffsetCommit;
+    const VERSIONS: (i16, i16) = (2, 9);
+    const SHAPE: &'static Body = &BODY;
+
+    async fn reply(asked: Asked<'_>, request: OffsetCommitRequest) -> Result<Reply, Closing> {
+        Ok(reply(
+            asked.start,
+            &answer(asked.context, &asked.peer.session, asked.start.version, request).await,
+        ))
+    }
+}
+
+const BODY: Body = Body {
+    flexible_since: 8,
+    body: plain(&[
+        field(TEXT),
+        field(I32),
+        field(TEXT),
+        since(7, TEXT_OR_NULL),
+        between(2, 4, I64),
+        field(list(&OFFSET_COMMIT_TOPIC)),
+    ]),
+};
+const OFFSET_COMMIT_TOPIC: Struct = plain(&[field(TEXT), field(list(&OFFSET_COMMIT_PARTITION))]);
+const OFFSET_COMMIT_PARTITION: Struct =
+    plain(&[field(I32), field(I64), since(6, I32), field(TEXT_OR_NULL)]);
+
 /// The longest metadata that is stored with an offset, as Kafka's `offset.metadata.max.bytes`.
 const MAX_METADATA_BYTES: usize = 4096;
 /// The first version that knows GROUP_ID_NOT_FOUND.
 const WITH_GROUP_ID_NOT_FOUND: i16 = 9;
 
-pub(super) async fn answer(
+async fn answer(
     context: &Arc<Context>,
     session: &Session,
     version: i16,

@@ -7,18 +7,37 @@ use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::offset_delete_response::{
     OffsetDeleteResponsePartition, OffsetDeleteResponseTopic,
 };
-use kafka_protocol::messages::{OffsetDeleteRequest, OffsetDeleteResponse, TopicName};
+use kafka_protocol::messages::{ApiKey, OffsetDeleteRequest, OffsetDeleteResponse, TopicName};
 use tidelog::{Partition, Topic};
 
 use super::group_parts::named;
 use super::offset_fetch::unavailable;
+use super::request::{Api, Asked, Closing, Reply, reply};
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
 use crate::security::Action;
+use crate::wire::fields::{I32, LAST, TEXT, field, list, plain};
+use crate::wire::shape::{Body, Struct};
 
-pub(super) const VERSIONS: (i16, i16) = (0, 0);
+pub(super) struct OffsetDelete;
 
-pub(super) async fn answer(
+impl Api for OffsetDelete {
+    type Request = OffsetDeleteRequest;
+    const KEY: ApiKey = ApiKey::OffsetDelete;
+    const VERSIONS: (i16, i16) = (0, 0);
+    const SHAPE: &'static Body = &BODY;
+
+    async fn reply(asked: Asked<'_>, request: OffsetDeleteRequest) -> Result<Reply, Closing> {
+        Ok(reply(asked.start, &answer(asked.context, &asked.peer.session, request).await))
+    }
+}
+
+const BODY: Body =
+    Body { flexible_since: LAST, body: plain(&[field(TEXT), field(list(&OFFSET_DELETE_TOPIC))]) };
+const OFFSET_DELETE_TOPIC: Struct = plain(&[field(TEXT), field(list(&OFFSET_DELETE_PARTITION))]);
+const OFFSET_DELETE_PARTITION: Struct = plain(&[field(I32)]);
+
+async fn answer(
     context: &Arc<Context>,
     session: &Session,
     request: OffsetDeleteRequest,

@@ -12,16 +12,52 @@ use kafka_protocol::messages::offset_fetch_response::{
     OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic, OffsetFetchResponseTopics,
 };
-use kafka_protocol::messages::{OffsetFetchRequest, OffsetFetchResponse, TopicName};
+use kafka_protocol::messages::{ApiKey, OffsetFetchRequest, OffsetFetchResponse, TopicName};
 use tidelog::{GroupError, GroupOffset, Partition};
 
 use super::group_parts::GROUPS_AT_A_TIME;
-use super::text;
+use super::request::{Api, Asked, Closing, Reply, reply, text};
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::{Fault, sentence};
 use crate::security::Action;
+use crate::wire::fields::{
+    ALWAYS, BOOL, I32, TEXT, TEXT_OR_NULL, field, list, plain, since, until, values,
+};
+use crate::wire::shape::{Body, Shape, Struct};
 
-pub(super) const VERSIONS: (i16, i16) = (1, 9);
+pub(super) struct OffsetFetch;
+
+impl Api for OffsetFetch {
+    type Request = OffsetFetchRequest;
+    const KEY: ApiKey = ApiKey::OffsetFetch;
+    const VERSIONS: (i16, i16) = (1, 9);
+    const SHAPE: &'static Body = &BODY;
+
+    async fn reply(asked: Asked<'_>, request: OffsetFetchRequest) -> Result<Reply, Closing> {
+        Ok(reply(
+            asked.start,
+            &answer(asked.context, &asked.peer.session, asked.start.version, request).await,
+        ))
+    }
+}
+
+const BODY: Body = Body {
+    flexible_since: 6,
+    body: plain(&[
+        until(7, TEXT),
+        until(7, Shape::Structs(Some(2), &OFFSET_FETCH_TOPIC)),
+        since(8, list(&OFFSET_FETCH_GROUP)),
+        since(7, BOOL),
+    ]),
+};
+const OFFSET_FETCH_TOPIC: Struct = plain(&[field(TEXT), field(values(&I32))]);
+const OFFSET_FETCH_GROUP: Struct = plain(&[
+    field(TEXT),
+    since(9, TEXT_OR_NULL),
+    since(9, I32),
+    field(Shape::Structs(ALWAYS, &OFFSET_FETCH_TOPIC)),
+]);
+
 /// The first version that asks for several groups.
 const MANY_GROUPS: i16 = 8;
 /// The first version whose answer has a leader epoch.
@@ -30,7 +66,7 @@ const WITH_EPOCH: i16 = 5;
 /// A topic, and of each of its partitions what was committed.
 type Committed = Vec<(TopicName, Vec<(i32, Result<Option<GroupOffset>, Fault>)>)>;
 
-pub(super) async fn answer(
+async fn answer(
     context: &Arc<Context>,
     session: &Session,
     version: i16,

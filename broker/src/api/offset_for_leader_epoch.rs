@@ -6,17 +6,39 @@ use kafka_protocol::messages::offset_for_leader_epoch_request::OffsetForLeaderPa
 use kafka_protocol::messages::offset_for_leader_epoch_response::{
     EpochEndOffset, OffsetForLeaderTopicResult,
 };
-use kafka_protocol::messages::{OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
+use kafka_protocol::messages::{ApiKey, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
 use tidelog::EpochEnd;
 
 use super::fetch::check_epoch;
+use super::request::{Api, Asked, Closing, Reply, reply};
 use crate::context::{Context, Session};
 use crate::fault::Fault;
 use crate::security::Action;
+use crate::wire::fields::{I32, TEXT, field, list, plain, since};
+use crate::wire::shape::{Body, Struct};
 
-pub(super) const VERSIONS: (i16, i16) = (2, 4);
+pub(super) struct OffsetForLeaderEpoch;
 
-pub(super) fn answer(
+impl Api for OffsetForLeaderEpoch {
+    type Request = OffsetForLeaderEpochRequest;
+    const KEY: ApiKey = ApiKey::OffsetForLeaderEpoch;
+    const VERSIONS: (i16, i16) = (2, 4);
+    const SHAPE: &'static Body = &BODY;
+
+    async fn reply(
+        asked: Asked<'_>,
+        request: OffsetForLeaderEpochRequest,
+    ) -> Result<Reply, Closing> {
+        Ok(reply(asked.start, &answer(asked.context, &asked.peer.session, &request)))
+    }
+}
+
+const BODY: Body =
+    Body { flexible_since: 4, body: plain(&[since(3, I32), field(list(&LEADER_EPOCH_TOPIC))]) };
+const LEADER_EPOCH_TOPIC: Struct = plain(&[field(TEXT), field(list(&LEADER_EPOCH_PARTITION))]);
+const LEADER_EPOCH_PARTITION: Struct = plain(&[field(I32), field(I32), field(I32)]);
+
+fn answer(
     context: &Context,
     session: &Session,
     request: &OffsetForLeaderEpochRequest,

@@ -13,24 +13,49 @@ use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::produce_response::{
     BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
 };
-use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
+use kafka_protocol::messages::{ApiKey, ProduceRequest, ProduceResponse};
 use tidelog::types::{Durability, ProducerIdentity, TopicId};
 use tidelog::{
     AppendError, AppendTransaction, CommitError, Committed, CommittedBatch, FirstSequence,
     NotWritten, Partition, Refusal, Ticket, Topic,
 };
 
+use super::create_topics::INTERNAL_TOPICS;
 use super::produce_parts::{self, AskedTopic, Parts};
+use super::request::{Api, Asked, Closing, Reply, reply as encoded, text};
 use super::transactions::{self, Knows};
-use super::{Closing, INTERNAL_TOPICS, Reply, reply as encoded, text};
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::{Fault, sentence};
 use crate::profile::{Acks, batch_bits};
 use crate::security::{Access, Action};
+use crate::wire::fields::{
+    ALWAYS, I16, I32, TEXT, TEXT_OR_NULL, UUID, field, list, plain, since, until,
+};
 use crate::wire::head::Start;
+use crate::wire::shape::{Body, Shape, Struct};
 
-pub(super) const VERSIONS: (i16, i16) = (3, 13);
-pub(super) const ADVERTISED: i16 = 0;
+pub(super) struct Produce;
+
+impl Api for Produce {
+    type Request = ProduceRequest;
+    const KEY: ApiKey = ApiKey::Produce;
+    const VERSIONS: (i16, i16) = (3, 13);
+    const SHAPE: &'static Body = &BODY;
+    const ADVERTISED: i16 = 0;
+
+    async fn reply(asked: Asked<'_>, request: ProduceRequest) -> Result<Reply, Closing> {
+        reply(asked.context, &asked.peer.session, asked.start, request).await
+    }
+}
+
+const BODY: Body = Body {
+    flexible_since: 9,
+    body: plain(&[field(TEXT_OR_NULL), field(I16), field(I32), field(list(&PRODUCE_TOPIC))]),
+};
+const PRODUCE_TOPIC: Struct =
+    plain(&[until(12, TEXT), since(13, UUID), field(list(&PRODUCE_PARTITION))]);
+const PRODUCE_PARTITION: Struct = plain(&[field(I32), field(Shape::Blob(ALWAYS))]);
+
 /// The first version whose clients know zstd.
 const WITH_ZSTD: i16 = 7;
 const ZSTD: u8 = 4;
@@ -49,7 +74,7 @@ const CHECKED_HERE_BYTES: usize = 64 * 1024;
 /// What became of each partition of the request, in its order.
 type Outcomes = Vec<Result<CommittedBatch, Fault>>;
 
-pub(super) async fn reply(
+async fn reply(
     context: &Arc<Context>,
     session: &Session,
     start: Start,

@@ -4,18 +4,34 @@
 
 use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
-use kafka_protocol::messages::{SaslAuthenticateRequest, SaslAuthenticateResponse};
+use kafka_protocol::messages::{ApiKey, SaslAuthenticateRequest, SaslAuthenticateResponse};
 
-use super::{Answer, Closing, Peer, Reply, encode, text};
+use super::request::{Answer, Api, Asked, Closing, Peer, Reply, encode, text};
 use crate::context::Context;
 use crate::security::Access;
 use crate::security::sasl::{SaslState, plain_token};
 use crate::wire::budget::Held;
+use crate::wire::fields::{NEVER, field, plain};
 use crate::wire::head::Start;
+use crate::wire::shape::{Body, Shape};
 
-pub(super) const VERSIONS: (i16, i16) = (0, 2);
+pub(super) struct SaslAuthenticate;
 
-pub(super) async fn reply(
+impl Api for SaslAuthenticate {
+    type Request = SaslAuthenticateRequest;
+    const KEY: ApiKey = ApiKey::SaslAuthenticate;
+    const VERSIONS: (i16, i16) = (0, 2);
+    const SHAPE: &'static Body = &BODY;
+    const BEFORE_LOGIN: bool = true;
+
+    async fn reply(asked: Asked<'_>, request: SaslAuthenticateRequest) -> Result<Reply, Closing> {
+        reply(asked.context, asked.peer, asked.start, request).await
+    }
+}
+
+const BODY: Body = Body { flexible_since: 2, body: plain(&[field(Shape::Blob(NEVER))]) };
+
+async fn reply(
     context: &Context,
     peer: &mut Peer,
     start: Start,

@@ -3,16 +3,32 @@
 //! ILLEGAL_SASL_STATE.
 
 use kafka_protocol::error::ResponseError;
-use kafka_protocol::messages::{SaslHandshakeRequest, SaslHandshakeResponse};
+use kafka_protocol::messages::{ApiKey, SaslHandshakeRequest, SaslHandshakeResponse};
 
-use super::{Answer, Peer, Reply, encode, text};
+use super::request::{Answer, Api, Asked, Closing, Peer, Reply, encode, text};
 use crate::security::sasl::{Handshake, PLAIN, SaslState};
 use crate::wire::budget::Held;
+use crate::wire::fields::{LAST, TEXT, field, plain};
 use crate::wire::head::Start;
+use crate::wire::shape::Body;
 
-pub(super) const VERSIONS: (i16, i16) = (0, 1);
+pub(super) struct SaslHandshake;
 
-pub(super) fn reply(peer: &mut Peer, start: Start, request: &SaslHandshakeRequest) -> Reply {
+impl Api for SaslHandshake {
+    type Request = SaslHandshakeRequest;
+    const KEY: ApiKey = ApiKey::SaslHandshake;
+    const VERSIONS: (i16, i16) = (0, 1);
+    const SHAPE: &'static Body = &BODY;
+    const BEFORE_LOGIN: bool = true;
+
+    async fn reply(asked: Asked<'_>, request: SaslHandshakeRequest) -> Result<Reply, Closing> {
+        Ok(reply(asked.peer, asked.start, &request))
+    }
+}
+
+const BODY: Body = Body { flexible_since: LAST, body: plain(&[field(TEXT)]) };
+
+fn reply(peer: &mut Peer, start: Start, request: &SaslHandshakeRequest) -> Reply {
     let before = peer.sasl;
     let (outcome, after) = before.handshake(&request.mechanism);
     peer.sasl = after;

@@ -3,20 +3,43 @@
 
 use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
-use kafka_protocol::messages::{SyncGroupRequest, SyncGroupResponse};
+use kafka_protocol::messages::{ApiKey, SyncGroupRequest, SyncGroupResponse};
 
 use super::group_parts::{named, optional, wait};
-use super::{Peer, text};
+use super::request::{Api, Asked, Closing, Peer, Reply, reply, text};
 use crate::context::Context;
 use crate::groups::{Answer, Sync};
+use crate::wire::fields::{I32, NEVER, TEXT, TEXT_OR_NULL, field, list, plain, since};
+use crate::wire::shape::{Body, Shape, Struct};
 
-pub(super) const VERSIONS: (i16, i16) = (0, 5);
+pub(super) struct SyncGroup;
 
-pub(super) async fn answer(
-    context: &Context,
-    peer: &Peer,
-    request: SyncGroupRequest,
-) -> SyncGroupResponse {
+impl Api for SyncGroup {
+    type Request = SyncGroupRequest;
+    const KEY: ApiKey = ApiKey::SyncGroup;
+    const VERSIONS: (i16, i16) = (0, 5);
+    const SHAPE: &'static Body = &BODY;
+
+    async fn reply(asked: Asked<'_>, request: SyncGroupRequest) -> Result<Reply, Closing> {
+        Ok(reply(asked.start, &answer(asked.context, asked.peer, request).await))
+    }
+}
+
+const BODY: Body = Body {
+    flexible_since: 4,
+    body: plain(&[
+        field(TEXT),
+        field(I32),
+        field(TEXT),
+        since(3, TEXT_OR_NULL),
+        since(5, TEXT_OR_NULL),
+        since(5, TEXT_OR_NULL),
+        field(list(&SYNC_GROUP_ASSIGNMENT)),
+    ]),
+};
+const SYNC_GROUP_ASSIGNMENT: Struct = plain(&[field(TEXT), field(Shape::Blob(NEVER))]);
+
+async fn answer(context: &Context, peer: &Peer, request: SyncGroupRequest) -> SyncGroupResponse {
     let response = SyncGroupResponse::default();
     let synced = match named(&request.group_id) {
         Ok(group) => {

@@ -11,22 +11,58 @@ use kafka_protocol::messages::txn_offset_commit_request::{
 use kafka_protocol::messages::txn_offset_commit_response::{
     TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
 };
-use kafka_protocol::messages::{TxnOffsetCommitRequest, TxnOffsetCommitResponse};
+use kafka_protocol::messages::{ApiKey, TxnOffsetCommitRequest, TxnOffsetCommitResponse};
 use tidelog::{GroupMembership, GroupOffset, Partition};
 
 use super::offset_commit::group_offset;
+use super::request::{Api, Asked, Closing, Reply, reply};
 use super::transactions::{Knows, allowed, fault, identity};
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
 use crate::security::Action;
+use crate::wire::fields::{I16, I32, I64, TEXT, TEXT_OR_NULL, field, list, plain, since};
+use crate::wire::shape::{Body, Struct};
 
-pub(super) const VERSIONS: (i16, i16) = (0, 5);
+pub(super) struct TxnOffsetCommit;
+
+impl Api for TxnOffsetCommit {
+    type Request = TxnOffsetCommitRequest;
+    const KEY: ApiKey = ApiKey::TxnOffsetCommit;
+    const VERSIONS: (i16, i16) = (0, 5);
+    const SHAPE: &'static Body = &BODY;
+    const KAFKA_ONLY: bool = true;
+
+    async fn reply(asked: Asked<'_>, request: TxnOffsetCommitRequest) -> Result<Reply, Closing> {
+        Ok(reply(
+            asked.start,
+            &answer(asked.context, &asked.peer.session, asked.start.version, request).await,
+        ))
+    }
+}
+
+const BODY: Body = Body {
+    flexible_since: 3,
+    body: plain(&[
+        field(TEXT),
+        field(TEXT),
+        field(I64),
+        field(I16),
+        since(3, I32),
+        since(3, TEXT),
+        since(3, TEXT_OR_NULL),
+        field(list(&TXN_OFFSET_TOPIC)),
+    ]),
+};
+const TXN_OFFSET_TOPIC: Struct = plain(&[field(TEXT), field(list(&TXN_OFFSET_PARTITION))]);
+const TXN_OFFSET_PARTITION: Struct =
+    plain(&[field(I32), field(I64), since(2, I32), field(TEXT_OR_NULL)]);
+
 /// The first version that knows TRANSACTION_ABORTABLE.
 const WITH_ABORTABLE: i16 = 4;
 /// The first version that adds the group.
 const ADDS_GROUP: i16 = 5;
 
-pub(super) async fn answer(
+async fn answer(
     context: &Arc<Context>,
     session: &Session,
     version: i16,

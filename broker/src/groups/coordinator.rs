@@ -16,15 +16,16 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 use uuid::Builder;
 
-use super::group::{Answer, Effects, Group, Ticket};
-use super::join::Join;
+use super::group::Group;
 use super::member::PROTOCOL_BYTES;
-use super::offsets::{Committer, OFFSET_LOCKS};
+use super::messages::{Answer, Committer, Effects, Join, Sync, Ticket};
 use super::registry::Registry;
 use super::requests::Leaving;
 use super::settings::Settings;
-use super::sync::Sync;
 use crate::wire::text::{MAX_TEXT_BYTES, cut};
+
+/// Locks of offsets; groups share them by their names.
+pub(super) const OFFSET_LOCKS: u64 = 256;
 
 /// An answer that comes when the group is ready.
 pub type Waiting = oneshot::Receiver<Answer>;

@@ -6,15 +6,10 @@ use std::time::Duration;
 
 use kafka_protocol::error::ResponseError;
 
-use super::join::{Join, Joined};
-use super::member::{Member, MemberDescription, Protocol};
-use super::rebalance::JoinTimer;
+use super::member::{Member, MemberDescription};
+use super::messages::{Answer, Effects, Join, Joined, Protocol, Refused, Ticket};
 use super::subscription::Subscribed;
-use super::sync::Synced;
-
-/// A request that waits for its answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Ticket(pub u64);
+use super::timer::JoinTimer;
 
 /// Where a group is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,35 +22,6 @@ pub enum State {
     CompletingRebalance,
     /// Every member can have its assignment.
     Stable,
-}
-
-/// A JoinGroup that is refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
-    /// Why.
-    pub error: ResponseError,
-    /// The member id in the answer: the one to come back with, or the one of the request.
-    pub member_id: String,
-}
-
-/// What a waiting request is answered.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
-    /// A JoinGroup.
-    Join(Result<Joined, Refused>),
-    /// A SyncGroup.
-    Sync(Result<Synced, ResponseError>),
-}
-
-/// What follows from an event.
-#[derive(Debug, Default)]
-pub struct Effects {
-    /// Answers that are due.
-    pub answers: Vec<(Ticket, Answer)>,
-    /// Generations that were begun.
-    pub rebalances: u64,
-    /// Members whose session ended, or that were too late in a rebalance.
-    pub expired: u64,
 }
 
 /// What others are told of a group.
@@ -381,17 +347,6 @@ impl Group {
         }
         self.bytes -= member.bytes();
         Some(member)
-    }
-}
-
-impl Effects {
-    pub(super) fn refuse_join(&mut self, ticket: Ticket, error: ResponseError, member_id: &str) {
-        let refused = Refused { error, member_id: member_id.to_owned() };
-        self.answers.push((ticket, Answer::Join(Err(refused))));
-    }
-
-    pub(super) fn refuse_sync(&mut self, ticket: Ticket, error: ResponseError) {
-        self.answers.push((ticket, Answer::Sync(Err(error))));
     }
 }
 

@@ -2,82 +2,11 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
 
-use super::group::{Effects, Group, Refused, State, Ticket};
-use super::member::Protocol;
+use super::group::{Group, State};
+use super::messages::{Effects, Join, Joined, JoinedMember, Refused, Ticket};
 use super::settings::Settings;
-
-/// A request to join.
-#[derive(Debug, Clone)]
-pub struct Join {
-    /// The id that it was given; empty the first time.
-    pub member_id: String,
-    /// The id that it gets if it is new.
-    pub new_id: String,
-    /// The name that its operator gave it, where it is a static member.
-    pub instance: Option<String>,
-    /// What its client calls itself.
-    pub client_id: String,
-    /// Where it is.
-    pub client_host: String,
-    /// How long it may be silent.
-    pub session: Duration,
-    /// How long it may take to join again in a rebalance.
-    pub rebalance: Duration,
-    /// What it is, such as `consumer`.
-    pub protocol_type: String,
-    /// What it knows; what it prefers stands first.
-    pub protocols: Vec<Protocol>,
-    /// Whether its client can come back with an id that it is given.
-    pub can_come_back: bool,
-    /// Whether its client can be told that it leads and need not assign anything.
-    pub can_skip_assignment: bool,
-}
-
-/// What a member is told of a generation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Joined {
-    /// Its number.
-    pub generation: i32,
-    /// What the members are.
-    pub protocol_type: String,
-    /// How partitions are assigned.
-    pub protocol: String,
-    /// Who leads.
-    pub leader: String,
-    /// Who is told this.
-    pub member_id: String,
-    /// Whether the leader need not assign anything: what was assigned still holds.
-    pub skip_assignment: bool,
-    /// All members, for the leader only.
-    pub members: Vec<JoinedMember>,
-}
-
-/// A member, as the leader is told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JoinedMember {
-    /// Its id.
-    pub id: String,
-    /// The name that its operator gave it.
-    pub instance: Option<String>,
-    /// What it said for the protocol.
-    pub metadata: Bytes,
-}
-
-impl Join {
-    /// What the member says of itself.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        let protocols = self.protocols.iter().map(|one| one.name.len() + one.metadata.len());
-        self.member_id.len()
-            + self.instance.as_ref().map_or(0, String::len)
-            + self.client_id.len()
-            + self.protocol_type.len()
-            + protocols.sum::<usize>()
-    }
-}
 
 impl Group {
     /// Somebody wants to join. The answer comes by the effects, now or later.
@@ -199,7 +128,7 @@ impl Group {
         };
         if present {
             let joined = self.joined(id);
-            effects.answers.push((ticket, super::group::Answer::Join(Ok(joined))));
+            effects.answers.push((ticket, super::messages::Answer::Join(Ok(joined))));
         } else {
             self.update(id, ticket, join, effects);
             self.rebalance(now, settings, effects);

@@ -4,16 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::group::Ticket;
-
-/// A way of assigning partitions that a member knows, with what it wants to say there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Protocol {
-    /// Its name, such as `range`.
-    pub name: String,
-    /// For the leader's eyes.
-    pub metadata: Bytes,
-}
+use super::messages::{Protocol, Ticket};
 
 /// What others are told of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]

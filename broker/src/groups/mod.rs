@@ -8,11 +8,13 @@
 //! its group has committed is in the engine.
 
 mod admin;
+mod consumers;
 mod coordinator;
 mod expiry;
 mod group;
 mod join;
 mod member;
+mod messages;
 mod offsets;
 mod rebalance;
 mod registry;
@@ -22,12 +24,13 @@ mod subscription;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod timer;
 
 pub use coordinator::{Coordinator, Waiting};
-pub use group::{Answer, Description, Effects, Group, Refused, State, Ticket};
-pub use join::{Join, Joined, JoinedMember};
-pub use member::{MemberDescription, Protocol};
-pub use offsets::Committer;
+pub use group::{Description, Group, State};
+pub use member::MemberDescription;
+pub use messages::{
+    Answer, Committer, Effects, Join, Joined, JoinedMember, Protocol, Refused, Sync, Synced, Ticket,
+};
 pub use requests::Leaving;
 pub use settings::Settings;
-pub use sync::{Sync, Synced};

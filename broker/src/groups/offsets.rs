@@ -9,22 +9,9 @@ use tidelog::GroupError;
 use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
-use super::coordinator::Coordinator;
+use super::coordinator::{Coordinator, OFFSET_LOCKS};
 use super::group::State;
-
-/// Who commits offsets.
-#[derive(Debug, Clone, Copy)]
-pub struct Committer<'a> {
-    /// Its member id, empty if it has none.
-    pub member_id: &'a str,
-    /// The name that its operator gave it.
-    pub instance: Option<&'a str>,
-    /// Of which generation it is; -1 if it assigns partitions itself.
-    pub generation: i32,
-}
-
-/// Locks of offsets; groups share them by their names.
-pub(super) const OFFSET_LOCKS: u64 = 256;
+use super::messages::Committer;
 
 impl Coordinator {
     /// Whether these offsets may be committed; call it with the lock of the group's offsets. It

@@ -6,30 +6,14 @@ use std::time::Duration;
 
 use kafka_protocol::error::ResponseError;
 
-use super::group::{Effects, Group, State};
+use super::group::{Group, State};
+use super::messages::Effects;
 use super::settings::Settings;
 use super::subscription::Subscribed;
+use super::timer::JoinTimer;
 
 /// The least time until a rebalance that nobody has joined is looked at again.
 const LEAST_WAIT: Duration = Duration::from_secs(1);
-
-/// How long a rebalance waits for members.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum JoinTimer {
-    /// The group was empty: it waits `delay`, and again as long as newcomers come, up to
-    /// `remaining`.
-    Initial { at: Duration, delay: Duration, remaining: Duration },
-    /// Who has not joined by then is thrown out.
-    Last { at: Duration },
-}
-
-impl JoinTimer {
-    pub(super) fn at(self) -> Duration {
-        match self {
-            Self::Initial { at, .. } | Self::Last { at } => at,
-        }
-    }
-}
 
 impl Group {
     /// When [`Group::elapse`] wants to be called; too early does no harm.

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::group::{Answer, Effects, Group, State, Ticket};
+use super::group::{Group, State};
+use super::messages::{Answer, Effects, Ticket};
 use crate::metrics::{family, line};
 
 /// What a group's name costs beside its bytes: it stands in the map and among the deadlines.

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use kafka_protocol::error::ResponseError;
 
-use super::group::{Effects, Group, State};
+use super::group::{Group, State};
+use super::messages::Effects;
 use super::settings::Settings;
 
 /// A member that leaves, or that its operator takes out.

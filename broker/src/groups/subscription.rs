@@ -8,13 +8,11 @@ use std::collections::BTreeSet;
 
 use bytes::Buf;
 
-use super::group::Group;
-
 /// What the members of consumers' groups are.
-const CONSUMER: &str = "consumer";
+pub(super) const CONSUMER: &str = "consumer";
 /// The most names of topics that are looked at, over all members: as many as a generation can be
 /// held up for, with the other groups behind it.
-const MAX_NAMES: usize = 1 << 20;
+pub(super) const MAX_NAMES: usize = 1 << 20;
 /// What a name costs in memory beside its bytes, about.
 const NAME_BYTES: usize = 64;
 
@@ -26,49 +24,6 @@ pub enum Subscribed {
     Unknown,
     /// These topics, in order.
     Topics(Vec<String>),
-}
-
-impl Group {
-    /// Whether its members are consumers.
-    #[must_use]
-    pub fn is_of_consumers(&self) -> bool {
-        self.protocol_type() == Some(CONSUMER)
-    }
-
-    /// What its members read.
-    #[must_use]
-    pub fn subscribed(&self) -> &Subscribed {
-        &self.subscribed
-    }
-
-    /// Whether a member reads this topic, or may, for all that is known.
-    #[must_use]
-    pub fn is_subscribed_to(&self, topic: &str) -> bool {
-        match &self.subscribed {
-            Subscribed::Unknown => self.is_of_consumers(),
-            Subscribed::Topics(topics) => {
-                topics.binary_search_by(|one| one.as_str().cmp(topic)).is_ok()
-            }
-        }
-    }
-
-    /// Finds out what the members of a new generation read.
-    pub(super) fn read_subscriptions(&mut self) {
-        let topics = self.topics_of_members();
-        self.subscribe(topics.map_or(Subscribed::Unknown, |topics| {
-            Subscribed::Topics(topics.into_iter().collect())
-        }));
-    }
-
-    fn topics_of_members(&self) -> Option<BTreeSet<String>> {
-        let protocol = self.protocol.as_deref().filter(|_| self.is_of_consumers())?;
-        let mut topics = BTreeSet::new();
-        let mut left = MAX_NAMES;
-        for member in self.members.values() {
-            read(&member.metadata(protocol), &mut left, &mut topics)?;
-        }
-        Some(topics)
-    }
 }
 
 impl Subscribed {
@@ -83,7 +38,11 @@ impl Subscribed {
 
 /// Reads the topics of a subscription, if there are not more than are left. Versions above those
 /// known begin like those known.
-fn read(mut bytes: &[u8], left: &mut usize, topics: &mut BTreeSet<String>) -> Option<()> {
+pub(super) fn read(
+    mut bytes: &[u8],
+    left: &mut usize,
+    topics: &mut BTreeSet<String>,
+) -> Option<()> {
     let version = bytes.try_get_i16().ok()?;
     if version < 0 {
         return None;

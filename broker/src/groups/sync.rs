@@ -5,36 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
 
-use super::group::{Answer, Effects, Group, State, Ticket};
+use super::group::{Group, State};
+use super::messages::{Answer, Effects, Sync, Synced, Ticket};
 use super::settings::Settings;
-
-/// A request for the assignment of a generation; the leader's has it for all.
-#[derive(Debug, Clone)]
-pub struct Sync {
-    /// Who asks.
-    pub member_id: String,
-    /// The name that its operator gave it.
-    pub instance: Option<String>,
-    /// Of which generation.
-    pub generation: i32,
-    /// What it believes the members to be, if it says so.
-    pub protocol_type: Option<String>,
-    /// How it believes partitions to be assigned, if it says so.
-    pub protocol: Option<String>,
-    /// By member id; of one id twice the last counts.
-    pub assignments: Vec<(String, Bytes)>,
-}
-
-/// What a member is told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Synced {
-    /// What the members are.
-    pub protocol_type: String,
-    /// How partitions are assigned.
-    pub protocol: String,
-    /// What it gets.
-    pub assignment: Bytes,
-}
 
 impl Group {
     /// A member asks for its assignment. The answer comes by the effects, now or later.

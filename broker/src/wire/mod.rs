@@ -2,8 +2,8 @@
 //! decoded.
 
 pub mod budget;
+pub mod fields;
 pub mod frame;
 pub mod head;
 pub mod shape;
-pub mod shapes;
 pub mod text;

@@ -1,7 +1,7 @@
 //! Walks over a request body before it is decoded, so that no length in it is believed unchecked.
 //!
 //! The decoder of kafka-protocol makes room for as many elements as an array claims to have. So
-//! each body is first walked by the tables of [`super::shapes`]: every length must fit what is
+//! each body is first walked by the shape of its API: every length must fit what is
 //! left, and all arrays together may have [`MAX_ELEMENTS`] elements.
 
 use std::fmt;

@@ -9,7 +9,7 @@ use proptest::prelude::{
     Just, ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest,
 };
 
-use crate::groups::rebalance::JoinTimer;
+use crate::groups::timer::JoinTimer;
 use crate::groups::{
     Answer, Effects, Group, Join, Leaving, Protocol, Settings, State, Sync, Ticket,
 };
