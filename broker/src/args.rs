@@ -78,9 +78,16 @@ pub struct Serve {
     /// Connections at a time; more are closed at once.
     #[arg(long, value_name = "COUNT", default_value_t = 4096)]
     pub max_connections: usize,
+    /// Connections from one address at a time; more are closed at once. By default half of
+    /// --max-connections.
+    #[arg(long, value_name = "COUNT")]
+    pub max_connections_per_address: Option<usize>,
     /// What holds for consumer groups.
     #[command(flatten)]
     pub groups: Groups,
+    /// Go on serving what can be read once the engine has halted, and do not end the process.
+    #[arg(long)]
+    pub stay_when_halted: bool,
     /// The form of the logs, which go to standard error.
     #[arg(long, value_enum, default_value_t)]
     pub log_format: LogFormat,

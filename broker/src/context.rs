@@ -34,7 +34,10 @@ pub fn decompressions_at_a_time() -> usize {
     available_parallelism().map_or(0, NonZero::get).max(LEAST_DECOMPRESSIONS)
 }
 
-/// Requests that look for records by time at the same time.
+/// Requests for many committed offsets that read them at the same time.
+pub const OFFSET_READS_AT_A_TIME: usize = 16;
+
+/// Records that are looked for by time at the same time.
 pub const LOOKUPS_AT_A_TIME: usize = 4;
 
 /// How this broker is called by clients.
@@ -53,12 +56,14 @@ pub struct Node {
 pub struct Limits {
     /// The largest request, as Kafka's `socket.request.max.bytes`.
     pub max_request_bytes: usize,
-    /// The largest request before the login, as Kafka's `sasl.server.max.receive.size`.
+    /// The largest request before the login.
     pub max_login_bytes: usize,
     /// What all requests and answers together may hold in memory.
     pub max_memory_bytes: usize,
     /// Connections at a time; more are closed at once.
     pub max_connections: usize,
+    /// Connections from one address at a time; more are closed at once.
+    pub max_connections_per_address: usize,
     /// The most that one Fetch answers with, however much is asked for.
     pub max_fetch_bytes: usize,
     /// The longest that one Fetch waits, however long it wants to.
@@ -86,9 +91,10 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             max_request_bytes: 100 * 1024 * 1024,
-            max_login_bytes: 512 * 1024,
+            max_login_bytes: 16 * 1024,
             max_memory_bytes: 512 * 1024 * 1024,
             max_connections: 4096,
+            max_connections_per_address: 2048,
             max_fetch_bytes: 55 * 1024 * 1024,
             max_fetch_wait: Duration::from_secs(300),
             idle: Duration::from_secs(600),
@@ -121,7 +127,9 @@ pub struct Context {
     pub lists: Semaphore,
     /// Turns to check a request with compressed batches: each is decompressed whole.
     pub decompressions: Semaphore,
-    /// Turns to look for records by time: their batches are decompressed, too.
+    /// Turns to read many committed offsets.
+    pub offset_reads: Semaphore,
+    /// Turns to look for one record by time: its batch is decompressed, too.
     pub lookups: Semaphore,
     /// Figures for `/metrics`.
     pub metrics: Metrics,

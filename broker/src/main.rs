@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Parser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -19,6 +20,9 @@ use tidelog_broker::security::users::{MAX_PASSWORD_BYTES, hash_password};
 use tidelog_broker::security::{Grants, Security, Users, tls};
 use tidelog_broker::server::{Broker, Config};
 use tokio::signal::unix::{SignalKind, signal};
+
+/// How long the engine may take to close once requests have ended or were dropped.
+const CLOSING: Duration = Duration::from_secs(30);
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -60,8 +64,11 @@ fn run(serve: &Serve) -> Result<(), Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let engine = open(serve, &clock)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(until_told_to_stop(config, engine, clock))?;
-    Ok(())
+    let served =
+        runtime.block_on(until_told_to_stop(config, engine, clock, serve.stay_when_halted));
+    // What is still computed for clients that are gone is not waited for.
+    runtime.shutdown_background();
+    served
 }
 
 /// Connections and files of the store each need an open file, and the soft limit is often 1,024
@@ -88,10 +95,11 @@ async fn until_told_to_stop(
     config: Config,
     engine: Engine,
     clock: Arc<dyn Clock>,
+    stay_when_halted: bool,
 ) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let rules = config.rules;
+    let (rules, drain) = (config.rules, config.limits.drain);
     let broker = Broker::start(config, engine, clock).await?;
     tracing::info!(
         listen = %broker.address(),
@@ -100,14 +108,29 @@ async fn until_told_to_stop(
         independent_partitions = rules.independent_partitions,
         "serving"
     );
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
+    let halted = tokio::select! {
+        _ = terminate.recv() => false,
+        _ = interrupt.recv() => false,
+        () = broker.halted(), if !stay_when_halted => true,
+    };
     tracing::info!("stopping");
-    broker.stop().await?;
+    end_in_time(drain);
+    let stopped = broker.stop().await;
+    if halted {
+        return Err("the engine has halted".into());
+    }
+    stopped?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Ends the process where it has not ended by itself in time, whatever is still under way.
+fn end_in_time(drain: Duration) {
+    std::thread::spawn(move || {
+        std::thread::sleep(drain + CLOSING);
+        tracing::error!("the broker did not stop in time, and is ended");
+        std::process::exit(1);
+    });
 }
 
 fn config(serve: &Serve) -> Result<Config, Failure> {
@@ -132,13 +155,16 @@ fn config(serve: &Serve) -> Result<Config, Failure> {
         advertise: serve.advertise.clone(),
         metrics_listen: serve.metrics_listen,
         rules: Rules::new(serve.profile, serve.independent_partitions, serve.acks1),
-        security: Security { users, grants },
+        security: Security { users, grants, ..Security::default() },
         tls,
         insecure: serve.insecure,
         limits: Limits {
             max_request_bytes: serve.max_request_bytes,
             max_memory_bytes: serve.max_memory_bytes,
             max_connections: serve.max_connections,
+            max_connections_per_address: serve
+                .max_connections_per_address
+                .unwrap_or(serve.max_connections.div_ceil(2)),
             groups: serve.groups.settings(),
             ..Limits::default()
         },

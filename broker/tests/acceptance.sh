@@ -41,6 +41,8 @@ other Create creatable-*
 other Delete deletable-*
 other Describe visible-*
 other AlterConfigs alterable-*
+other GroupRead *
+other GroupDelete *
 GRANTS
     secured=(--users "$scratch/users" --grants "$scratch/grants")
 }

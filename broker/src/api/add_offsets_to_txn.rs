@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use kafka_protocol::messages::{AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, ApiKey};
 
+use super::group_parts::granted;
 use super::request::{Api, Asked, Closing, Reply, reply};
 use super::transactions::{Knows, allowed, fault, identity};
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
+use crate::security::Action;
 use crate::wire::fields::{I16, I64, TEXT, field, plain};
 use crate::wire::shape::Body;
 
@@ -50,6 +52,8 @@ fn add(
     request: &AddOffsetsToTxnRequest,
 ) -> Result<(), Fault> {
     allowed(session, &request.transactional_id)?;
+    granted(session, Action::GroupRead, &request.group_id)
+        .map_err(|error| Fault::new(error, "the user has no grant for this group"))?;
     let given = identity(request.producer_id, request.producer_epoch);
     let added =
         context.engine.producers().add_group(&request.transactional_id, given, &request.group_id);

@@ -3,8 +3,7 @@
 //! Kafka's brokers use among themselves, a request has several transactions, each by itself, and
 //! may only ask whether partitions are in one.
 
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
 
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
@@ -18,7 +17,7 @@ use tidelog::Partition;
 use tidelog::producer::transaction::ProducerTransactionError as Refused;
 use tidelog::types::ProducerIdentity;
 
-use super::request::{Api, Asked, Closing, Reply, reply};
+use super::request::{Api, Asked, Closing, Reply, Wish, reply};
 use super::transactions::{self, Knows, allowed, fault, identity};
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
@@ -36,10 +35,11 @@ impl Api for AddPartitionsToTxn {
     const KAFKA_ONLY: bool = true;
 
     async fn reply(asked: Asked<'_>, request: AddPartitionsToTxnRequest) -> Result<Reply, Closing> {
-        Ok(reply(
-            asked.start,
-            &answer(asked.context, &asked.peer.session, asked.start.version, request).await,
-        ))
+        let (wish, session) = (asked.wish(), asked.peer.session.clone());
+        let version = asked.start.version;
+        let work = move |context: &Context| add(context, &session, &wish, version, &request);
+        let added = off_the_loop(asked.context, work).await?;
+        Ok(reply(asked.start, &added))
     }
 }
 
@@ -68,23 +68,13 @@ struct Wanted<'a> {
     topics: &'a [AddPartitionsToTxnTopic],
 }
 
-async fn answer(
-    context: &Arc<Context>,
-    session: &Session,
-    version: i16,
-    request: AddPartitionsToTxnRequest,
-) -> AddPartitionsToTxnResponse {
-    let session = session.clone();
-    let work = move |context: &Context| add(context, &session, version, &request);
-    off_the_loop(context, work).await
-}
-
 fn add(
     context: &Context,
     session: &Session,
+    wish: &Wish,
     version: i16,
     request: &AddPartitionsToTxnRequest,
-) -> AddPartitionsToTxnResponse {
+) -> Result<AddPartitionsToTxnResponse, Closing> {
     let response = AddPartitionsToTxnResponse::default();
     let knows = Knows { abortable: true, ..Knows::coordinator(version) };
     if version < MANY_TRANSACTIONS {
@@ -94,27 +84,36 @@ fn add(
             verify_only: false,
             topics: &request.v3_and_below_topics,
         };
-        let results = one(context, session, knows, wanted);
-        return response.with_results_by_topic_v3_and_below(results);
+        let results = one(context, session, knows, &mut HashMap::new(), wanted);
+        return Ok(response.with_results_by_topic_v3_and_below(results));
     }
-    let results = request.transactions.iter().map(|transaction| {
+    // Each id is looked up once, however often it is there.
+    let mut known = HashMap::new();
+    let mut results = Vec::with_capacity(request.transactions.len());
+    for transaction in &request.transactions {
+        wish.check()?;
         let wanted = Wanted {
             id: &transaction.transactional_id,
             given: identity(transaction.producer_id, transaction.producer_epoch),
             verify_only: transaction.verify_only,
             topics: &transaction.topics,
         };
-        AddPartitionsToTxnResult::default()
+        let answer = AddPartitionsToTxnResult::default()
             .with_transactional_id(transaction.transactional_id.clone())
-            .with_topic_results(one(context, session, knows, wanted))
-    });
-    response.with_results_by_transaction(results.collect())
+            .with_topic_results(one(context, session, knows, &mut known, wanted));
+        results.push(answer);
+    }
+    Ok(response.with_results_by_transaction(results))
 }
+
+/// What is known of a transactional id: who has it, and the partitions of its transaction.
+type Known = Option<(ProducerIdentity, HashSet<(String, i32)>)>;
 
 fn one(
     context: &Context,
     session: &Session,
     knows: Knows,
+    known: &mut HashMap<String, Known>,
     wanted: Wanted<'_>,
 ) -> Vec<AddPartitionsToTxnTopicResult> {
     if let Err(fault) = allowed(session, wanted.id) {
@@ -137,21 +136,31 @@ fn one(
         });
     };
     if wanted.verify_only {
-        return verified(context, knows, wanted);
+        let known =
+            known.entry(wanted.id.to_string()).or_insert_with(|| look_up(context, wanted.id));
+        return verified(knows, known.as_ref(), wanted);
     }
+    known.remove(wanted.id.as_str());
     let added = context.engine.producers().add_partitions(wanted.id, wanted.given, &partitions);
     let code = added.err().map_or(0, |error| fault(&error, knows).code);
     results(wanted.topics, |_, _| code)
 }
 
+fn look_up(context: &Context, id: &str) -> Known {
+    let held = context.engine.producers().describe_transactional_id(id)?;
+    let name = |partition: &Partition| partition.topic().name().to_string();
+    let partitions = held.partitions.iter();
+    let partitions = partitions.map(|partition| (name(partition), partition.index())).collect();
+    Some((held.producer, partitions))
+}
+
 /// Which partitions are in the transaction.
 fn verified(
-    context: &Context,
     knows: Knows,
+    known: Option<&(ProducerIdentity, HashSet<(String, i32)>)>,
     wanted: Wanted<'_>,
 ) -> Vec<AddPartitionsToTxnTopicResult> {
-    let described = context.engine.producers().describe_transactional_id(wanted.id);
-    let current = described.as_ref().map(|held| held.producer);
+    let current = known.map(|(producer, _)| *producer);
     let refused = match current {
         Some(current) if current == wanted.given => None,
         Some(current) if current.producer_id == wanted.given.producer_id => {
@@ -166,17 +175,11 @@ fn verified(
         let code = transactions::code(&refused, knows).code();
         return results(wanted.topics, |_, _| code);
     }
-    let partitions = described.iter().flat_map(|held| &held.partitions);
-    let name = |partition: &Partition| partition.topic().name().to_string();
-    let held: HashSet<(String, i32)> =
-        partitions.map(|partition| (name(partition), partition.index())).collect();
     let absent = ResponseError::TransactionAbortable.code();
-    results(
-        wanted.topics,
-        |topic, index| {
-            if held.contains(&(topic.name.to_string(), index)) { 0 } else { absent }
-        },
-    )
+    results(wanted.topics, |topic, index| {
+        let at = (topic.name.to_string(), index);
+        if known.is_some_and(|(_, held)| held.contains(&at)) { 0 } else { absent }
+    })
 }
 
 fn results(

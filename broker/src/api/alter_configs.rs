@@ -7,6 +7,7 @@ use std::sync::Arc;
 use kafka_protocol::messages::alter_configs_request::AlterConfigsResource;
 use kafka_protocol::messages::alter_configs_response::AlterConfigsResourceResponse;
 use kafka_protocol::messages::{AlterConfigsRequest, AlterConfigsResponse, ApiKey};
+use tidelog::types::TopicName;
 use tidelog::{AlterTopicError, Topic, TopicSettings};
 
 use super::configs;
@@ -58,7 +59,7 @@ fn alter(
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone());
         match outcome {
-            Ok(()) => answer,
+            Ok(()) => answer.with_error_message(None),
             Err(fault) => {
                 answer.with_error_code(fault.code).with_error_message(Some(text(fault.message)))
             }
@@ -100,6 +101,12 @@ pub(super) fn topic(
     if kind != configs::TOPIC {
         let message = format!("only topics have a configuration here: resource_type={kind}");
         return Err(Fault::invalid_request(message));
+    }
+    if name.is_empty() {
+        return Err(Fault::invalid_request("a topic has a name"));
+    }
+    if session.access.allows(Action::AlterConfigs, name) {
+        TopicName::new(name).map_err(Fault::invalid_name)?;
     }
     context.topic(&session.access, Action::AlterConfigs, name)
 }

@@ -59,16 +59,16 @@ pub(super) fn fault(error: &TopicConfigError) -> Fault {
 }
 
 /// Alters each resource of a request, in its order. One that is there more than once is refused,
-/// and answered once.
+/// every time.
 pub(super) fn alter_each<'r, R>(
     resources: &'r [R],
     key: impl Fn(&'r R) -> (i8, &'r str),
     mut alter: impl FnMut(&'r R) -> Result<(), Fault>,
 ) -> impl Iterator<Item = (&'r R, Result<(), Fault>)> {
-    let mut times = times_of(resources.iter().map(&key));
-    resources.iter().filter_map(move |resource| match times.remove(&key(resource))? {
-        1 => Some((resource, alter(resource))),
-        _ => Some((resource, Err(Fault::invalid_request("the resource is there twice")))),
+    let times = times_of(resources.iter().map(&key));
+    resources.iter().map(move |resource| match times.get(&key(resource)) {
+        Some(1) => (resource, alter(resource)),
+        _ => (resource, Err(Fault::invalid_request("the resource is there twice"))),
     })
 }
 

@@ -118,7 +118,7 @@ fn result(
         }
     };
     let id = made.id.map_or(Uuid::nil(), |id| Uuid::from_bytes(*id.as_bytes()));
-    let answer = answer.with_topic_id(id);
+    let answer = answer.with_topic_id(id).with_error_message(None);
     if version < WITH_CONFIG {
         return answer;
     }

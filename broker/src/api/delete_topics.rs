@@ -70,16 +70,35 @@ fn delete(
         request.topic_names.into_iter().map(by_name).collect()
     };
     let mut times: HashMap<(Option<TopicName>, Uuid), usize> = HashMap::new();
+    let mut named: HashMap<Uuid, usize> = HashMap::new();
     for topic in &asked {
         *times.entry((topic.name.clone(), topic.topic_id)).or_default() += 1;
+        if let Some(id) = id_of(context, topic) {
+            *named.entry(id).or_default() += 1;
+        }
     }
     let mut responses = Vec::new();
     for topic in asked {
         let Some(times) = times.remove(&(topic.name.clone(), topic.topic_id)) else { continue };
+        // By its name and by its id is twice as well.
+        let id = id_of(context, &topic);
+        let times = id.and_then(|id| named.get(&id)).map_or(times, |&named| times.max(named));
         let outcome = one(context, session, &topic, times);
         responses.push(result(context, session, version, topic, outcome));
     }
     DeleteTopicsResponse::default().with_responses(responses)
+}
+
+/// The id of the topic that is asked for, where there is one.
+fn id_of(context: &Context, asked: &DeleteTopicState) -> Option<Uuid> {
+    match &asked.name {
+        _ if !asked.topic_id.is_nil() => Some(asked.topic_id),
+        Some(name) => {
+            let topic = context.engine.topic(name.as_str())?;
+            Some(Uuid::from_bytes(*topic.id().as_bytes()))
+        }
+        None => None,
+    }
 }
 
 fn one(

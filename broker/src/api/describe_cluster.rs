@@ -6,9 +6,9 @@ use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::describe_cluster_response::DescribeClusterBroker;
 use kafka_protocol::messages::{ApiKey, BrokerId, DescribeClusterRequest, DescribeClusterResponse};
 
-use super::metadata::CLUSTER_OPERATIONS;
+use super::metadata::cluster_operations;
 use super::request::{Api, Asked, Closing, Reply, reply, text};
-use crate::context::{Context, NODE_ID};
+use crate::context::{Context, NODE_ID, Session};
 use crate::wire::fields::{BOOL, I8, field, plain, since};
 use crate::wire::shape::Body;
 
@@ -21,7 +21,10 @@ impl Api for DescribeCluster {
     const SHAPE: &'static Body = &BODY;
 
     async fn reply(asked: Asked<'_>, request: DescribeClusterRequest) -> Result<Reply, Closing> {
-        Ok(reply(asked.start, &answer(asked.context, asked.start.version, &request)))
+        Ok(reply(
+            asked.start,
+            &answer(asked.context, &asked.peer.session, asked.start.version, &request),
+        ))
     }
 }
 
@@ -33,6 +36,7 @@ const CONTROLLERS: i8 = 2;
 
 fn answer(
     context: &Context,
+    session: &Session,
     version: i16,
     request: &DescribeClusterRequest,
 ) -> DescribeClusterResponse {
@@ -54,7 +58,7 @@ fn answer(
         .with_controller_id(BrokerId(NODE_ID))
         .with_brokers(vec![broker]);
     if request.include_cluster_authorized_operations {
-        return response.with_cluster_authorized_operations(CLUSTER_OPERATIONS);
+        return response.with_cluster_authorized_operations(cluster_operations(session));
     }
     response
 }

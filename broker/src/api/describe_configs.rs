@@ -14,7 +14,7 @@ use tidelog::types::TopicName;
 
 use super::configs;
 use super::request::{Api, Asked, Closing, Reply, reply, text};
-use crate::context::{Context, NODE_ID, Session};
+use crate::context::{Context, NODE_ID, Session, off_the_loop};
 use crate::fault::Fault;
 use crate::security::Action;
 use crate::wire::fields::{ALWAYS, BOOL, I8, TEXT, field, list, plain, since};
@@ -31,7 +31,9 @@ impl Api for DescribeConfigs {
     const ELEMENT_BYTES: usize = 8 * 1024;
 
     async fn reply(asked: Asked<'_>, request: DescribeConfigsRequest) -> Result<Reply, Closing> {
-        Ok(reply(asked.start, &answer(asked.context, &asked.peer.session, &request)))
+        let session = asked.peer.session.clone();
+        let work = move |context: &Context| answer(context, &session, &request);
+        Ok(reply(asked.start, &off_the_loop(asked.context, work).await))
     }
 }
 
@@ -86,7 +88,8 @@ fn one(
     }
     let settings = context.topic(access, Action::Describe, name)?.settings();
     let keys = resource.configuration_keys.as_deref().unwrap_or_default();
-    let wanted = |name: &str| keys.is_empty() || keys.iter().any(|key| &**key == name);
+    let keys: HashSet<&str> = keys.iter().map(|key| &**key).collect();
+    let wanted = |name: &str| keys.is_empty() || keys.contains(name);
     let entries = configs::entries(&settings).filter(|entry| wanted(entry.key.name)).map(|entry| {
         let answer = DescribeConfigsResourceResult::default()
             .with_name(text(entry.key.name))

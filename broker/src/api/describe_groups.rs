@@ -3,15 +3,17 @@
 //! have very many members.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::describe_groups_response::{DescribedGroup, DescribedGroupMember};
 use kafka_protocol::messages::{ApiKey, DescribeGroupsRequest, DescribeGroupsResponse, GroupId};
 
-use super::request::{Api, Asked, Closing, Reply, reply, text};
-use crate::context::{Context, off_the_loop};
+use super::group_parts::granted;
+use super::memory::Growing;
+use super::request::{Api, Asked, Closing, Reply, reply_with, text};
+use crate::context::{Context, Session, off_the_loop};
 use crate::groups::{Description, MemberDescription};
+use crate::security::Action;
 use crate::wire::fields::{BOOL, TEXT, field, plain, since, values};
 use crate::wire::shape::Body;
 
@@ -25,37 +27,54 @@ impl Api for DescribeGroups {
     const IS_LIST: bool = true;
 
     async fn reply(asked: Asked<'_>, request: DescribeGroupsRequest) -> Result<Reply, Closing> {
-        Ok(reply(asked.start, &answer(asked.context, asked.start.version, request).await))
+        let start = asked.start;
+        let (session, mut memory) =
+            (asked.peer.session.clone(), Growing::new(asked.context, start));
+        let work = move |context: &Context| {
+            let answer = describe_all(context, &session, &mut memory, start.version, request)?;
+            Ok(reply_with(start, &answer, memory.into_held()))
+        };
+        off_the_loop(asked.context, work).await
     }
 }
 
 const BODY: Body = Body { flexible_since: 5, body: plain(&[field(values(&TEXT)), since(3, BOOL)]) };
 
+/// What a group costs in memory beside what it holds, about.
+const GROUP_BYTES: usize = 400;
 /// The first version with a code for groups that do not exist.
 const WITH_NOT_FOUND: i16 = 6;
-/// Reading, deleting, describing a group, and its configuration: the bits of Kafka's operations.
-const ALL_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
 
-async fn answer(
-    context: &Arc<Context>,
+fn describe_all(
+    context: &Context,
+    session: &Session,
+    memory: &mut Growing,
     version: i16,
     request: DescribeGroupsRequest,
-) -> DescribeGroupsResponse {
-    let work = move |context: &Context| {
-        let with_operations = request.include_authorized_operations;
-        let mut seen = HashSet::new();
-        let groups = request.groups.into_iter().filter(|group| seen.insert(group.clone()));
-        groups.map(|group| describe(context, version, group, with_operations)).collect()
-    };
-    DescribeGroupsResponse::default().with_groups(off_the_loop(context, work).await)
+) -> Result<DescribeGroupsResponse, Closing> {
+    let with_operations = request.include_authorized_operations;
+    let mut seen = HashSet::new();
+    let mut described = Vec::new();
+    for group in request.groups {
+        if seen.insert(group.clone()) {
+            memory.add(GROUP_BYTES + context.groups.bytes_of(&group))?;
+            described.push(describe(context, session, version, group, with_operations));
+        }
+    }
+    Ok(DescribeGroupsResponse::default().with_groups(described))
 }
 
 fn describe(
     context: &Context,
+    session: &Session,
     version: i16,
     group: GroupId,
     with_operations: bool,
 ) -> DescribedGroup {
+    if let Err(error) = granted(session, Action::GroupDescribe, &group) {
+        return DescribedGroup::default().with_group_id(group).with_error_code(error.code());
+    }
+    let operations = session.access.group_operations(&group);
     let described = context.groups.describe(&group);
     let answer = DescribedGroup::default().with_group_id(group);
     let answer = match described {
@@ -69,7 +88,7 @@ fn describe(
         Ok(None) => answer.with_group_state(text("Dead")),
         Err(error) => return answer.with_error_code(error.code()),
     };
-    if with_operations { answer.with_authorized_operations(ALL_OPERATIONS) } else { answer }
+    if with_operations { answer.with_authorized_operations(operations) } else { answer }
 }
 
 fn fill(answer: DescribedGroup, description: Description) -> DescribedGroup {

@@ -2,7 +2,6 @@
 //! twice is answered once: it may know very many.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use kafka_protocol::messages::describe_producers_response::{
     PartitionResponse, ProducerState, TopicResponse,
@@ -11,7 +10,8 @@ use kafka_protocol::messages::{
     ApiKey, DescribeProducersRequest, DescribeProducersResponse, ProducerId,
 };
 
-use super::request::{Api, Asked, Closing, Reply, reply, text};
+use super::memory::Growing;
+use super::request::{Api, Asked, Closing, Reply, reply_with, text};
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
 use crate::security::Action;
@@ -29,43 +29,51 @@ impl Api for DescribeProducers {
     const IS_LIST: bool = true;
 
     async fn reply(asked: Asked<'_>, request: DescribeProducersRequest) -> Result<Reply, Closing> {
-        Ok(reply(asked.start, &answer(asked.context, &asked.peer.session, request).await))
+        let start = asked.start;
+        let (session, mut memory) =
+            (asked.peer.session.clone(), Growing::new(asked.context, start));
+        let work = move |context: &Context| {
+            let answer = describe(context, &session, &mut memory, &request)?;
+            Ok(reply_with(start, &answer, memory.into_held()))
+        };
+        off_the_loop(asked.context, work).await
     }
 }
 
 const BODY: Body = Body { flexible_since: 0, body: plain(&[field(list(&NUMBERED_TOPIC))]) };
 
-async fn answer(
-    context: &Arc<Context>,
-    session: &Session,
-    request: DescribeProducersRequest,
-) -> DescribeProducersResponse {
-    let session = session.clone();
-    off_the_loop(context, move |context| describe(context, &session, &request)).await
-}
-
 fn describe(
     context: &Context,
     session: &Session,
+    memory: &mut Growing,
     request: &DescribeProducersRequest,
-) -> DescribeProducersResponse {
+) -> Result<DescribeProducersResponse, Closing> {
     let mut seen = HashSet::new();
-    let topics = request.topics.iter().map(|topic| {
-        let asked = topic.partition_indexes.iter();
-        let asked = asked.filter(|index| seen.insert((&topic.name, **index)));
-        let partitions = asked.map(|&index| {
+    let mut topics = Vec::with_capacity(request.topics.len());
+    for topic in &request.topics {
+        let mut partitions = Vec::new();
+        for &index in &topic.partition_indexes {
+            if !seen.insert((&topic.name, index)) {
+                continue;
+            }
             let answer = PartitionResponse::default().with_partition_index(index);
-            match producers(context, session, &topic.name, index) {
+            let found = producers(context, session, &topic.name, index);
+            memory.add(PRODUCER_BYTES * (1 + found.as_ref().map_or(0, Vec::len)))?;
+            partitions.push(match found {
                 Ok(producers) => answer.with_active_producers(producers),
                 Err(fault) => {
                     answer.with_error_code(fault.code).with_error_message(Some(text(fault.message)))
                 }
-            }
-        });
-        TopicResponse::default().with_name(topic.name.clone()).with_partitions(partitions.collect())
-    });
-    DescribeProducersResponse::default().with_topics(topics.collect())
+            });
+        }
+        let answer = TopicResponse::default().with_name(topic.name.clone());
+        topics.push(answer.with_partitions(partitions));
+    }
+    Ok(DescribeProducersResponse::default().with_topics(topics))
 }
+
+/// What a producer costs in memory, about.
+const PRODUCER_BYTES: usize = 80;
 
 fn producers(
     context: &Context,

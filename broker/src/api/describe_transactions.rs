@@ -2,7 +2,6 @@
 //! answered once: its transaction may have very many partitions.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
 
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::describe_transactions_response::{TopicData, TransactionState};
@@ -11,7 +10,8 @@ use kafka_protocol::messages::{
     TransactionalId,
 };
 
-use super::request::{Api, Asked, Closing, Reply, reply, text};
+use super::memory::Growing;
+use super::request::{Api, Asked, Closing, Reply, reply_with, text};
 use super::transactions::allowed;
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
@@ -33,35 +33,42 @@ impl Api for DescribeTransactions {
         asked: Asked<'_>,
         request: DescribeTransactionsRequest,
     ) -> Result<Reply, Closing> {
-        Ok(reply(asked.start, &answer(asked.context, &asked.peer.session, request).await))
+        let start = asked.start;
+        let (session, mut memory) =
+            (asked.peer.session.clone(), Growing::new(asked.context, start));
+        let work = move |context: &Context| {
+            let answer = describe(context, &session, &mut memory, &request)?;
+            Ok(reply_with(start, &answer, memory.into_held()))
+        };
+        off_the_loop(asked.context, work).await
     }
 }
 
 const BODY: Body = Body { flexible_since: 0, body: plain(&[field(values(&TEXT))]) };
 
-async fn answer(
-    context: &Arc<Context>,
-    session: &Session,
-    request: DescribeTransactionsRequest,
-) -> DescribeTransactionsResponse {
-    let session = session.clone();
-    off_the_loop(context, move |context| describe(context, &session, &request)).await
-}
-
 fn describe(
     context: &Context,
     session: &Session,
+    memory: &mut Growing,
     request: &DescribeTransactionsRequest,
-) -> DescribeTransactionsResponse {
+) -> Result<DescribeTransactionsResponse, Closing> {
     let mut seen = HashSet::new();
-    let asked = request.transactional_ids.iter().filter(|id| seen.insert(*id));
-    let states = asked.map(|id| {
+    let mut states = Vec::new();
+    for id in request.transactional_ids.iter().filter(|id| seen.insert(*id)) {
         let state = state(context, session, id)
             .unwrap_or_else(|fault| TransactionState::default().with_error_code(fault.code));
-        state.with_transactional_id(id.clone())
-    });
-    DescribeTransactionsResponse::default().with_transaction_states(states.collect())
+        let topics = state.topics.iter();
+        let partitions = topics.map(|topic| TOPIC_BYTES + PARTITION_BYTES * topic.partitions.len());
+        memory.add(TOPIC_BYTES + id.len() + partitions.sum::<usize>())?;
+        states.push(state.with_transactional_id(id.clone()));
+    }
+    Ok(DescribeTransactionsResponse::default().with_transaction_states(states))
 }
+
+/// What a transaction costs in memory, and each of its topics, about.
+const TOPIC_BYTES: usize = 400;
+/// And each of its partitions.
+const PARTITION_BYTES: usize = 8;
 
 fn state(
     context: &Context,

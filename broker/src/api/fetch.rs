@@ -19,14 +19,14 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::fetch_parts::{self, Slot, Wanted};
-use super::request::{Answer, Api, Asked, Closing, Peer, Reply, encode};
+use super::request::{Answer, Api, Asked, Closing, Reply, encode};
 use crate::context::{Context, off_the_loop};
 use crate::fault::{Fault, sentence};
 use crate::wire::budget::Held;
 use crate::wire::fields::{
     I8, I32, I64, TEXT, TEXT_OR_NULL, UUID, field, list, plain, since, until, values,
 };
-use crate::wire::head::Start;
+use crate::wire::presence::Presence;
 use crate::wire::shape::{Body, Struct, Tagged};
 
 pub(super) struct Fetch;
@@ -38,7 +38,7 @@ impl Api for Fetch {
     const SHAPE: &'static Body = &BODY;
 
     async fn reply(asked: Asked<'_>, request: FetchRequest) -> Result<Reply, Closing> {
-        reply(asked.context, asked.peer, asked.start, request).await
+        reply(asked, request).await
     }
 }
 
@@ -74,9 +74,16 @@ const FETCH_PARTITION: Struct = Struct {
 };
 const FORGOTTEN_TOPIC: Struct = plain(&[until(12, TEXT), since(13, UUID), field(values(&I32))]);
 
+/// The first version whose answer has the log start.
+const WITH_LOG_START: i16 = 5;
 /// How long a fetch rests for each byte that it has read and that was not enough: it is never read
 /// faster than 250 MB a second.
 const REST_A_BYTE: Duration = Duration::from_nanos(4);
+/// And how long for each partition: however many commits there are, a wait costs no more than a
+/// part of a processor.
+const REST_A_PARTITION: Duration = Duration::from_micros(4);
+/// What a partition of a request costs in memory while its fetch waits, about.
+const BYTES_A_PARTITION: usize = 256;
 /// What is shorter is no rest: timers are not finer.
 const LEAST_REST: Duration = Duration::from_millis(1);
 
@@ -87,17 +94,13 @@ pub(super) enum Read {
     /// a reader of committed data has to skip; whether there is more that may be read.
     Data { marks: Watermarks, bytes: Bytes, aborted: Vec<AbortedTransaction>, has_more: bool },
     /// The client's log parted from this one here.
-    Diverging { epoch: i32, end_offset: i64 },
+    Diverging { epoch: i32, end_offset: i64, marks: Option<Watermarks> },
     /// It cannot be read.
     Refused(Fault),
 }
 
-async fn reply(
-    context: &Arc<Context>,
-    peer: &Peer,
-    start: Start,
-    request: FetchRequest,
-) -> Result<Reply, Closing> {
+async fn reply(asked: Asked<'_>, request: FetchRequest) -> Result<Reply, Closing> {
+    let Asked { context, peer, start, mut held, .. } = asked;
     let answer = |response: &FetchResponse, held| {
         let bytes = encode(start, response);
         Ok(Reply::Answer(Answer { bytes, then_close: false, held }))
@@ -119,10 +122,14 @@ async fn reply(
         isolation,
         min_bytes: bytes(request.min_bytes),
         max_bytes: bytes(request.max_bytes).min(context.limits.max_fetch_bytes),
+        wait: u64::try_from(request.max_wait_ms).map_or(Duration::ZERO, Duration::from_millis),
     };
-    let (reads, held) = wait_and_read(context, &peer.gone, &request, wanted, terms).await;
+    // What was asked for twice is not kept while it waits, nor is the request itself.
+    drop(request);
+    held.shrink_to(asked.partition_count() * BYTES_A_PARTITION);
+    let (reads, data) = wait_and_read(context, &peer.presence, wanted, terms).await;
     let topics = respond(start.version, asked.topics, reads);
-    answer(&FetchResponse::default().with_responses(topics), held)
+    answer(&FetchResponse::default().with_responses(topics), data)
 }
 
 /// What holds for all partitions of a request.
@@ -131,24 +138,23 @@ struct Terms {
     isolation: Isolation,
     min_bytes: usize,
     max_bytes: usize,
+    wait: Duration,
 }
 
 /// Reads, and reads again whenever something new may be there, until it is enough or the time is
 /// over.
 async fn wait_and_read(
     context: &Arc<Context>,
-    gone: &Notify,
-    request: &FetchRequest,
+    presence: &Presence,
     wanted: Arc<[Wanted]>,
     terms: Terms,
 ) -> (Vec<Read>, Held) {
     let found = read(context, &wanted, terms).await;
-    let wait = u64::try_from(request.max_wait_ms).unwrap_or(0);
-    if wait == 0 || wanted.is_empty() || found.is_enough(terms) {
+    if terms.wait.is_zero() || wanted.is_empty() || found.is_enough(terms) {
         return (found.reads, found.held);
     }
     drop(found);
-    let wait = Duration::from_millis(wait).min(context.limits.max_fetch_wait);
+    let wait = terms.wait.min(context.limits.max_fetch_wait);
     let news = Arc::new(Notify::new());
     let tell = Arc::clone(&news);
     let partitions: Vec<Partition> = wanted.iter().map(|one| one.partition.clone()).collect();
@@ -164,7 +170,9 @@ async fn wait_and_read(
             }
             // It is read again then: whoever waits holds no memory that others want, and for much
             // that is not enough there is a rest, lest each commit has it read anew.
-            let rest = REST_A_BYTE * u32::try_from(bytes_of(&found.reads)).unwrap_or(u32::MAX);
+            let counted = |count| u32::try_from(count).unwrap_or(u32::MAX);
+            let rest = REST_A_BYTE * counted(bytes_of(&found.reads))
+                + REST_A_PARTITION * counted(wanted.len());
             drop(found);
             let wake = async {
                 if rest >= LEAST_REST {
@@ -174,7 +182,7 @@ async fn wait_and_read(
             };
             tokio::select! {
                 () = wake => {}
-                () = gone.notified() => return None,
+                () = presence.impatient() => return None,
                 _ = draining.wait_for(|&draining| draining) => return None,
             }
         }
@@ -287,8 +295,13 @@ fn check_last_fetched(context: &Context, wanted: &Wanted) -> Option<Read> {
         let message = format!("the log never had this epoch: epoch={}", wanted.last_fetched_epoch);
         return Some(Read::Refused(Fault::new(ResponseError::OffsetOutOfRange, message)));
     };
-    (end.leader_epoch < wanted.last_fetched_epoch || end.end_offset < wanted.offset)
-        .then_some(Read::Diverging { epoch: end.leader_epoch, end_offset: end.end_offset })
+    (end.leader_epoch < wanted.last_fetched_epoch || end.end_offset < wanted.offset).then(|| {
+        Read::Diverging {
+            epoch: end.leader_epoch,
+            end_offset: end.end_offset,
+            marks: context.engine.watermarks_of(&wanted.partition, context.rules.visibility()).ok(),
+        }
+    })
 }
 
 /// Compares the leader epoch that a client knows (-1: none) with the partition's.
@@ -382,21 +395,29 @@ fn respond(
 fn partition_answer(version: i16, answer: PartitionData, read: Read) -> PartitionData {
     match read {
         Read::Refused(fault) => answer.with_error_code(fault.code),
-        Read::Diverging { epoch, end_offset } => answer.with_diverging_epoch(
-            EpochEndOffset::default().with_epoch(epoch).with_end_offset(end_offset),
-        ),
+        Read::Diverging { epoch, end_offset, marks } => {
+            let end = EpochEndOffset::default().with_epoch(epoch).with_end_offset(end_offset);
+            let answer = answer.with_diverging_epoch(end);
+            match marks {
+                Some(marks) => with_marks(version, answer, &marks),
+                None => answer,
+            }
+        }
         Read::Data { marks, bytes, aborted, .. } => {
             let aborted = aborted.into_iter().map(|aborted| {
                 response::AbortedTransaction::default()
                     .with_producer_id(ProducerId(aborted.producer_id))
                     .with_first_offset(aborted.first_offset)
             });
-            let answer = answer
-                .with_high_watermark(marks.high_watermark)
-                .with_last_stable_offset(marks.last_stable)
-                .with_aborted_transactions(Some(aborted.collect()))
-                .with_records(Some(bytes));
-            if version >= 5 { answer.with_log_start_offset(marks.log_start) } else { answer }
+            let answer =
+                answer.with_aborted_transactions(Some(aborted.collect())).with_records(Some(bytes));
+            with_marks(version, answer, &marks)
         }
     }
+}
+
+fn with_marks(version: i16, answer: PartitionData, marks: &Watermarks) -> PartitionData {
+    let answer =
+        answer.with_high_watermark(marks.high_watermark).with_last_stable_offset(marks.last_stable);
+    if version >= WITH_LOG_START { answer.with_log_start_offset(marks.log_start) } else { answer }
 }

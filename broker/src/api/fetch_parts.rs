@@ -50,6 +50,11 @@ pub(super) struct Asked {
 }
 
 impl Asked {
+    /// How many partitions are asked for, each once.
+    pub(super) fn partition_count(&self) -> usize {
+        self.topics.iter().map(|topic| topic.partitions.len()).sum()
+    }
+
     /// What is to be read, in order.
     pub(super) fn wanted(&self) -> impl Iterator<Item = &Wanted> {
         let slots = self.topics.iter().flat_map(|topic| &topic.partitions);

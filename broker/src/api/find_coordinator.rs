@@ -1,12 +1,15 @@
 //! FindCoordinator, versions 0 to 6: this broker coordinates every group and every transactional
-//! id. Every user may use any group. A key type that is neither is INVALID_REQUEST.
+//! id that the user may see. A key type that is neither is INVALID_REQUEST.
 
-use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::find_coordinator_response::Coordinator;
 use kafka_protocol::messages::{ApiKey, BrokerId, FindCoordinatorRequest, FindCoordinatorResponse};
 
+use super::group_parts::granted;
 use super::request::{Api, Asked, Closing, Reply, reply, text};
-use crate::context::{Context, NODE_ID};
+use super::transactions::allowed;
+use crate::context::{Context, NODE_ID, Session};
+use crate::fault::Fault;
+use crate::security::Action;
 use crate::wire::fields::{I8, TEXT, plain, since, until, values};
 use crate::wire::shape::Body;
 
@@ -19,7 +22,10 @@ impl Api for FindCoordinator {
     const SHAPE: &'static Body = &BODY;
 
     async fn reply(asked: Asked<'_>, request: FindCoordinatorRequest) -> Result<Reply, Closing> {
-        Ok(reply(asked.start, &answer(asked.context, asked.start.version, &request)))
+        Ok(reply(
+            asked.start,
+            &answer(asked.context, &asked.peer.session, asked.start.version, &request),
+        ))
     }
 }
 
@@ -30,45 +36,55 @@ const BODY: Body = Body {
 
 /// The first version that asks for several keys.
 const MANY_KEYS: i16 = 4;
-/// Groups, and transactional ids.
-const KEY_TYPES: [i8; 2] = [0, 1];
+const GROUP: i8 = 0;
+const TRANSACTIONAL_ID: i8 = 1;
 
 fn answer(
     context: &Context,
+    session: &Session,
     version: i16,
     request: &FindCoordinatorRequest,
 ) -> FindCoordinatorResponse {
-    let node = &context.node;
-    let known = KEY_TYPES.contains(&request.key_type);
-    let message = format!("there is no coordinator for this type: key_type={}", request.key_type);
     let response = FindCoordinatorResponse::default();
     if version >= MANY_KEYS {
         let coordinators = request.coordinator_keys.iter().map(|key| {
             let coordinator = Coordinator::default().with_key(key.clone());
-            if known {
-                coordinator
+            match find(session, request.key_type, key) {
+                Ok(()) => coordinator
                     .with_node_id(BrokerId(NODE_ID))
-                    .with_host(text(node.host.as_str()))
-                    .with_port(i32::from(node.port))
-            } else {
-                coordinator
+                    .with_host(text(context.node.host.as_str()))
+                    .with_port(i32::from(context.node.port)),
+                Err(fault) => coordinator
                     .with_node_id(BrokerId(-1))
                     .with_port(-1)
-                    .with_error_code(ResponseError::InvalidRequest.code())
-                    .with_error_message(Some(text(message.as_str())))
+                    .with_error_code(fault.code)
+                    .with_error_message(Some(text(fault.message))),
             }
         });
         return response.with_coordinators(coordinators.collect());
     }
-    if known {
-        return response
+    match find(session, request.key_type, &request.key) {
+        Ok(()) => response
             .with_node_id(BrokerId(NODE_ID))
-            .with_host(text(node.host.as_str()))
-            .with_port(i32::from(node.port));
+            .with_host(text(context.node.host.as_str()))
+            .with_port(i32::from(context.node.port)),
+        Err(fault) => response
+            .with_error_code(fault.code)
+            .with_error_message(Some(text(fault.message)))
+            .with_node_id(BrokerId(-1))
+            .with_port(-1),
     }
-    response
-        .with_error_code(ResponseError::InvalidRequest.code())
-        .with_error_message(Some(text(message)))
-        .with_node_id(BrokerId(-1))
-        .with_port(-1)
+}
+
+/// Whether this key has a coordinator that the session may know.
+fn find(session: &Session, key_type: i8, key: &str) -> Result<(), Fault> {
+    match key_type {
+        GROUP => granted(session, Action::GroupDescribe, key)
+            .map_err(|error| Fault::new(error, "the user has no grant for this group")),
+        TRANSACTIONAL_ID => allowed(session, key),
+        _ => {
+            let message = format!("there is no coordinator for this type: key_type={key_type}");
+            Err(Fault::invalid_request(message))
+        }
+    }
 }

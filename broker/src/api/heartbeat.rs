@@ -2,9 +2,9 @@
 
 use kafka_protocol::messages::{ApiKey, HeartbeatRequest, HeartbeatResponse};
 
-use super::group_parts::{code, named};
+use super::group_parts::{code, readable};
 use super::request::{Api, Asked, Closing, Reply, reply};
-use crate::context::Context;
+use crate::context::{Context, Session};
 use crate::groups::Committer;
 use crate::wire::fields::{I32, TEXT, TEXT_OR_NULL, field, plain, since};
 use crate::wire::shape::Body;
@@ -18,7 +18,7 @@ impl Api for Heartbeat {
     const SHAPE: &'static Body = &BODY;
 
     async fn reply(asked: Asked<'_>, request: HeartbeatRequest) -> Result<Reply, Closing> {
-        Ok(reply(asked.start, &answer(asked.context, &request)))
+        Ok(reply(asked.start, &answer(asked.context, &asked.peer.session, &request)))
     }
 }
 
@@ -27,12 +27,13 @@ const BODY: Body = Body {
     body: plain(&[field(TEXT), field(I32), field(TEXT), since(3, TEXT_OR_NULL)]),
 };
 
-fn answer(context: &Context, request: &HeartbeatRequest) -> HeartbeatResponse {
+fn answer(context: &Context, session: &Session, request: &HeartbeatRequest) -> HeartbeatResponse {
     let member = Committer {
         member_id: &request.member_id,
         instance: request.group_instance_id.as_deref(),
         generation: request.generation_id,
     };
-    let heard = named(&request.group_id).and_then(|group| context.groups.heartbeat(group, member));
+    let heard = readable(session, &request.group_id);
+    let heard = heard.and_then(|group| context.groups.heartbeat(group, member));
     HeartbeatResponse::default().with_error_code(code(heard))
 }

@@ -65,7 +65,7 @@ fn alter(
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone());
         match outcome {
-            Ok(()) => answer,
+            Ok(()) => answer.with_error_message(None),
             Err(fault) => {
                 answer.with_error_code(fault.code).with_error_message(Some(text(fault.message)))
             }

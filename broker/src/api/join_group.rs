@@ -9,10 +9,11 @@ use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::join_group_response::JoinGroupResponseMember;
 use kafka_protocol::messages::{ApiKey, JoinGroupRequest, JoinGroupResponse};
 
-use super::group_parts::{named, optional, wait};
+use super::group_parts::{optional, readable, wait};
 use super::request::{Api, Asked, Closing, Peer, Reply, reply, text};
 use crate::context::Context;
 use crate::groups::{Answer, Join, Joined, Protocol, Refused};
+use crate::wire::budget::Held;
 use crate::wire::fields::{I32, NEVER, TEXT, TEXT_OR_NULL, field, list, plain, since};
 use crate::wire::shape::{Body, Shape, Struct};
 
@@ -27,7 +28,7 @@ impl Api for JoinGroup {
     async fn reply(asked: Asked<'_>, request: JoinGroupRequest) -> Result<Reply, Closing> {
         Ok(reply(
             asked.start,
-            &answer(asked.context, asked.peer, asked.start.version, request).await,
+            &answer(asked.context, asked.peer, asked.start.version, request, asked.held).await,
         ))
     }
 }
@@ -61,12 +62,14 @@ async fn answer(
     peer: &Peer,
     version: i16,
     request: JoinGroupRequest,
+    held: Held,
 ) -> JoinGroupResponse {
     let asked = request.member_id.clone();
     let joined = match checked(context, peer, version, &request) {
         Ok(join) => {
             let waiting = context.groups.join(&request.group_id, &join);
-            drop((join, request));
+            // While it waits it holds next to nothing.
+            drop((join, request, held));
             match wait(context, peer, waiting).await {
                 Some(Answer::Join(joined)) => joined,
                 _ => Err(Refused {
@@ -74,6 +77,10 @@ async fn answer(
                     member_id: asked.as_str().to_owned(),
                 }),
             }
+        }
+        // Who may not know of the group is told nothing of the member either.
+        Err(error @ ResponseError::GroupAuthorizationFailed) => {
+            Err(Refused { error, member_id: String::new() })
         }
         Err(error) => Err(Refused { error, member_id: asked.as_str().to_owned() }),
     };
@@ -87,7 +94,7 @@ fn checked(
     version: i16,
     request: &JoinGroupRequest,
 ) -> Result<Join, ResponseError> {
-    named(&request.group_id)?;
+    readable(&peer.session, &request.group_id)?;
     let settings = context.groups.settings();
     let session = milliseconds(request.session_timeout_ms)
         .filter(|session| (settings.min_session..=settings.max_session).contains(session))

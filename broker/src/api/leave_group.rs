@@ -4,9 +4,9 @@
 use kafka_protocol::messages::leave_group_response::MemberResponse;
 use kafka_protocol::messages::{ApiKey, LeaveGroupRequest, LeaveGroupResponse};
 
-use super::group_parts::{code, named, optional};
+use super::group_parts::{code, optional, readable};
 use super::request::{Api, Asked, Closing, Reply, reply, text};
-use crate::context::Context;
+use crate::context::{Context, Session};
 use crate::groups::Leaving;
 use crate::wire::fields::{TEXT, TEXT_OR_NULL, field, list, plain, since, until};
 use crate::wire::shape::{Body, Struct};
@@ -20,7 +20,10 @@ impl Api for LeaveGroup {
     const SHAPE: &'static Body = &BODY;
 
     async fn reply(asked: Asked<'_>, request: LeaveGroupRequest) -> Result<Reply, Closing> {
-        Ok(reply(asked.start, &answer(asked.context, asked.start.version, &request)))
+        Ok(reply(
+            asked.start,
+            &answer(asked.context, &asked.peer.session, asked.start.version, &request),
+        ))
     }
 }
 
@@ -34,9 +37,14 @@ const LEAVE_GROUP_MEMBER: Struct =
 /// The first version that names several members.
 const MANY_MEMBERS: i16 = 3;
 
-fn answer(context: &Context, version: i16, request: &LeaveGroupRequest) -> LeaveGroupResponse {
+fn answer(
+    context: &Context,
+    session: &Session,
+    version: i16,
+    request: &LeaveGroupRequest,
+) -> LeaveGroupResponse {
     let response = LeaveGroupResponse::default();
-    let group = match named(&request.group_id) {
+    let group = match readable(session, &request.group_id) {
         Ok(group) => group,
         Err(error) => return response.with_error_code(error.code()),
     };

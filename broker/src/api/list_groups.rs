@@ -1,16 +1,15 @@
-//! ListGroups, versions 0 to 5: every group, also those that have offsets only. From 4 on by
+//! ListGroups, versions 0 to 5: every group that the user may see, also those that have offsets only. From 4 on by
 //! state, from 5 on by type, without regard to case; all groups are of the type classic.
 
-use std::sync::Arc;
-
-use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::list_groups_response::ListedGroup;
 use kafka_protocol::messages::{ApiKey, GroupId, ListGroupsRequest, ListGroupsResponse};
 use kafka_protocol::protocol::StrBytes;
 
-use super::request::{Api, Asked, Closing, Reply, reply, text};
-use crate::context::{Context, off_the_loop};
+use super::memory::Growing;
+use super::request::{Api, Asked, Closing, Reply, reply_with, text};
+use crate::context::{Context, Session, off_the_loop};
 use crate::groups::State;
+use crate::security::Action;
 use crate::wire::fields::{TEXT, plain, since, values};
 use crate::wire::shape::Body;
 
@@ -24,45 +23,60 @@ impl Api for ListGroups {
     const IS_LIST: bool = true;
 
     async fn reply(asked: Asked<'_>, request: ListGroupsRequest) -> Result<Reply, Closing> {
-        Ok(reply(asked.start, &answer(asked.context, request).await))
+        let start = asked.start;
+        let (session, mut memory) =
+            (asked.peer.session.clone(), Growing::new(asked.context, start));
+        let work = move |context: &Context| {
+            let answer = list(context, &session, &mut memory, &request)?;
+            Ok(reply_with(start, &answer, memory.into_held()))
+        };
+        off_the_loop(asked.context, work).await
     }
 }
 
 const BODY: Body =
     Body { flexible_since: 3, body: plain(&[since(4, values(&TEXT)), since(5, values(&TEXT))]) };
 
+/// What a group costs in memory beside its texts, about.
+const GROUP_BYTES: usize = 400;
 /// What every group here is.
 const TYPE: &str = "classic";
 /// Where a group can be in its life.
 const STATES: [State; 4] =
     [State::Empty, State::PreparingRebalance, State::CompletingRebalance, State::Stable];
 
-async fn answer(context: &Arc<Context>, request: ListGroupsRequest) -> ListGroupsResponse {
+fn list(
+    context: &Context,
+    session: &Session,
+    memory: &mut Growing,
+    request: &ListGroupsRequest,
+) -> Result<ListGroupsResponse, Closing> {
     let response = ListGroupsResponse::default();
     if !passes(&request.types_filter, TYPE) {
-        return response;
+        return Ok(response);
     }
-    let work = move |context: &Context| list(context, &request.states_filter);
-    match off_the_loop(context, work).await {
-        Ok(groups) => response.with_groups(groups),
-        Err(error) => response.with_error_code(error.code()),
-    }
-}
-
-fn list(context: &Context, states: &[StrBytes]) -> Result<Vec<ListedGroup>, ResponseError> {
     // Groups may be many, and so may the words of the filter: there are few states.
+    let asked = &request.states_filter;
     let states: Vec<State> =
-        STATES.into_iter().filter(|state| passes(states, &state.to_string())).collect();
-    let listed = context.groups.list()?.into_iter();
-    let groups = listed.filter(|(_, state, _)| states.contains(state));
-    let groups = groups.map(|(name, state, protocol_type)| {
-        ListedGroup::default()
+        STATES.into_iter().filter(|state| passes(asked, &state.to_string())).collect();
+    let listed = match context.groups.list() {
+        Ok(listed) => listed,
+        Err(error) => return Ok(response.with_error_code(error.code())),
+    };
+    let mut groups = Vec::new();
+    for (name, state, protocol_type) in listed {
+        if !states.contains(&state) || !session.access.allows(Action::GroupDescribe, &name) {
+            continue;
+        }
+        memory.add(GROUP_BYTES + name.len() + protocol_type.len())?;
+        let group = ListedGroup::default()
             .with_group_id(GroupId(text(name)))
             .with_protocol_type(text(protocol_type))
             .with_group_state(text(state.to_string()))
-            .with_group_type(text(TYPE))
-    });
-    Ok(groups.collect())
+            .with_group_type(text(TYPE));
+        groups.push(group);
+    }
+    Ok(response.with_groups(groups))
 }
 
 /// Whether a filter lets this through; without words it lets everything through.

@@ -4,15 +4,14 @@
 //! Other values are UNSUPPORTED_VERSION, a partition asked for twice is INVALID_REQUEST.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::list_offsets_request::ListOffsetsPartition;
 use kafka_protocol::messages::list_offsets_response::{
     ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
 };
-use kafka_protocol::messages::{ApiKey, ListOffsetsRequest, ListOffsetsResponse};
-use tidelog::{FoundOffset, ListOffsetError, OffsetQuery};
+use kafka_protocol::messages::{ApiKey, ListOffsetsRequest, ListOffsetsResponse, TopicName};
+use tidelog::{FoundOffset, ListOffsetError, OffsetQuery, Partition};
 
 use super::fetch::{check_epoch, isolation_of, storage_fault};
 use super::request::{Api, Asked, Closing, Reply, reply};
@@ -33,9 +32,7 @@ impl Api for ListOffsets {
     const DECODED_AS: i16 = DECODED_AS;
 
     async fn reply(asked: Asked<'_>, request: ListOffsetsRequest) -> Result<Reply, Closing> {
-        let answer = answer(asked.context, &asked.peer.session, asked.start.version, request).await;
-        let start = Start { version: asked.start.version.min(DECODED_AS), ..asked.start };
-        Ok(reply(start, &answer))
+        answer(asked, request).await
     }
 }
 
@@ -53,30 +50,54 @@ const WITH_EPOCH: i16 = 4;
 /// The special value that asks for the record with the largest timestamp.
 const LARGEST_TIMESTAMP: i64 = -3;
 
-async fn answer(
-    context: &Arc<Context>,
-    session: &Session,
-    version: i16,
-    request: ListOffsetsRequest,
-) -> ListOffsetsResponse {
-    // A record is looked for in its batch, which may be many MiB once it is decompressed.
-    let mut asked = request.topics.iter().flat_map(|topic| &topic.partitions);
-    let _turn = if asked.any(|partition| is_by_time(partition.timestamp)) {
-        Some(context.lookups.acquire().await.expect("the semaphore is never closed"))
-    } else {
-        None
-    };
-    let session = session.clone();
+async fn answer(asked: Asked<'_>, request: ListOffsetsRequest) -> Result<Reply, Closing> {
+    let (context, version) = (asked.context, asked.start.version);
+    let mut wish = asked.wish();
+    let (session, isolation) = (asked.peer.session.clone(), request.isolation_level);
     let work = move |context: &Context| look_up(context, &session, version, &request);
-    off_the_loop(context, work).await
+    let mut topics = off_the_loop(context, work).await;
+    // A record is looked for in its batch, which may be many MiB once it is decompressed: each in
+    // a turn of its own, so that who asks for one does not wait for those who ask for very many.
+    for (_, answer) in topics.iter_mut().flat_map(|(_, answers)| answers) {
+        let Found::Later(partition, query) = answer else { continue };
+        wish.check()?;
+        let (partition, query) = (partition.clone(), *query);
+        let _turn = tokio::select! {
+            turn = context.lookups.acquire() => turn.expect("the semaphore is never closed"),
+            closing = wish.end() => return Err(closing),
+        };
+        let work = move |context: &Context| find(context, &partition, query, isolation);
+        *answer = Found::Now(off_the_loop(context, work).await);
+    }
+    let topics = topics.into_iter().map(|(name, answers)| {
+        let answers = answers.into_iter().map(|(index, found)| {
+            let found = match found {
+                Found::Now(found) => found,
+                Found::Later(..) => Err(Fault::unknown()),
+            };
+            partition_answer(version, index, found)
+        });
+        ListOffsetsTopicResponse::default().with_name(name).with_partitions(answers.collect())
+    });
+    let response = ListOffsetsResponse::default().with_topics(topics.collect());
+    let start = Start { version: version.min(DECODED_AS), ..asked.start };
+    Ok(reply(start, &response))
 }
 
+/// What is known of a partition's offset.
+enum Found {
+    Now(Result<Option<FoundOffset>, Fault>),
+    /// Records have to be read for it.
+    Later(Partition, OffsetQuery),
+}
+
+/// Answers all that no records have to be read for.
 fn look_up(
     context: &Context,
     session: &Session,
     version: i16,
     request: &ListOffsetsRequest,
-) -> ListOffsetsResponse {
+) -> Vec<(TopicName, Vec<(i32, Found)>)> {
     let mut times_asked: HashMap<(&str, i32), usize> = HashMap::new();
     for topic in &request.topics {
         for partition in &topic.partitions {
@@ -87,21 +108,20 @@ fn look_up(
     for topic in &request.topics {
         let mut answers = Vec::new();
         for partition in &topic.partitions {
-            let found = match times_asked.remove(&(topic.name.as_str(), partition.partition_index))
-            {
+            let index = partition.partition_index;
+            let found = match times_asked.remove(&(topic.name.as_str(), index)) {
                 None => continue,
-                Some(1) => one(context, session, version, request, &topic.name, partition),
-                Some(_) => Err(Fault::invalid_request("the partition is asked for twice")),
+                Some(1) => one(context, session, version, request, &topic.name, partition)
+                    .unwrap_or_else(|fault| Found::Now(Err(fault))),
+                Some(_) => {
+                    Found::Now(Err(Fault::invalid_request("the partition is asked for twice")))
+                }
             };
-            answers.push(partition_answer(version, partition.partition_index, found));
+            answers.push((index, found));
         }
-        topics.push(
-            ListOffsetsTopicResponse::default()
-                .with_name(topic.name.clone())
-                .with_partitions(answers),
-        );
+        topics.push((topic.name.clone(), answers));
     }
-    ListOffsetsResponse::default().with_topics(topics)
+    topics
 }
 
 fn partition_answer(
@@ -130,15 +150,27 @@ fn one(
     request: &ListOffsetsRequest,
     topic: &str,
     asked: &ListOffsetsPartition,
-) -> Result<Option<FoundOffset>, Fault> {
+) -> Result<Found, Fault> {
     let topic = context.topic(&session.access, Action::Describe, topic)?;
-    let isolation = isolation_of(request.isolation_level)?;
+    isolation_of(request.isolation_level)?;
     let query = query(asked.timestamp, version)?;
     let partition = topic.partition(asked.partition_index).map_err(|_| Fault::unknown())?;
     check_epoch(context, &partition, asked.current_leader_epoch)?;
-    let Some(query) = query else { return Ok(None) };
-    let found =
-        context.engine.list_offset(&partition, query, isolation, context.rules.visibility());
+    let Some(query) = query else { return Ok(Found::Now(Ok(None))) };
+    if is_by_time(asked.timestamp) {
+        return Ok(Found::Later(partition, query));
+    }
+    Ok(Found::Now(find(context, &partition, query, request.isolation_level)))
+}
+
+fn find(
+    context: &Context,
+    partition: &Partition,
+    query: OffsetQuery,
+    isolation: i8,
+) -> Result<Option<FoundOffset>, Fault> {
+    let isolation = isolation_of(isolation)?;
+    let found = context.engine.list_offset(partition, query, isolation, context.rules.visibility());
     found.map_err(|error| list_fault(&error))
 }
 

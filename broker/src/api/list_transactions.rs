@@ -2,7 +2,6 @@
 //! transaction is open (from 1) and by a pattern of their names (from 2).
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::list_transactions_response::TransactionState;
@@ -13,7 +12,8 @@ use kafka_protocol::protocol::StrBytes;
 use regex::{Regex, RegexBuilder};
 use tidelog::ProducerTransactionDescription;
 
-use super::request::{Api, Asked, Closing, Reply, reply, text};
+use super::memory::Growing;
+use super::request::{Api, Asked, Closing, Reply, reply_with, text};
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
 use crate::wire::fields::{I64, TEXT, TEXT_OR_NULL, field, plain, since, values};
@@ -30,10 +30,14 @@ impl Api for ListTransactions {
     const IS_LIST: bool = true;
 
     async fn reply(asked: Asked<'_>, request: ListTransactionsRequest) -> Result<Reply, Closing> {
-        Ok(reply(
-            asked.start,
-            &answer(asked.context, &asked.peer.session, asked.start.version, request).await,
-        ))
+        let start = asked.start;
+        let (session, mut memory) =
+            (asked.peer.session.clone(), Growing::new(asked.context, start));
+        let work = move |context: &Context| {
+            let answer = list(context, &session, &mut memory, start.version, &request)?;
+            Ok(reply_with(start, &answer, memory.into_held()))
+        };
+        off_the_loop(asked.context, work).await
     }
 }
 
@@ -65,27 +69,17 @@ const STATES: [&str; 8] = [
     "PrepareEpochFence",
 ];
 
-async fn answer(
-    context: &Arc<Context>,
-    session: &Session,
-    version: i16,
-    request: ListTransactionsRequest,
-) -> ListTransactionsResponse {
-    let session = session.clone();
-    let work = move |context: &Context| list(context, &session, version, &request);
-    off_the_loop(context, work).await
-}
-
 fn list(
     context: &Context,
     session: &Session,
+    memory: &mut Growing,
     version: i16,
     request: &ListTransactionsRequest,
-) -> ListTransactionsResponse {
+) -> Result<ListTransactionsResponse, Closing> {
     let response = ListTransactionsResponse::default();
     let pattern = match pattern(version, request) {
         Ok(pattern) => pattern,
-        Err(fault) => return response.with_error_code(fault.code),
+        Err(fault) => return Ok(response.with_error_code(fault.code)),
     };
     let now = context.clock.now_ms();
     // Transactional ids may be many, and so may what is asked for.
@@ -103,17 +97,23 @@ fn list(
             && session.access.allows_transactional_id(id)
     };
     let known = context.engine.producers().transactional_ids();
-    let states = known.into_iter().filter(wanted).map(|held| {
-        TransactionState::default()
+    let mut states = Vec::new();
+    for held in known.into_iter().filter(wanted) {
+        memory.add(STATE_BYTES + held.transactional_id.len())?;
+        let state = TransactionState::default()
             .with_transactional_id(TransactionalId(text(held.transactional_id)))
             .with_producer_id(ProducerId(held.producer.producer_id))
-            .with_transaction_state(text(held.state.name()))
-    });
+            .with_transaction_state(text(held.state.name()));
+        states.push(state);
+    }
     let unknown = request.state_filters.iter().filter(|state| !STATES.contains(&state.as_str()));
-    response
+    Ok(response
         .with_unknown_state_filters(unknown.cloned().collect())
-        .with_transaction_states(states.collect())
+        .with_transaction_states(states))
 }
+
+/// What a transactional id costs in memory beside its name, about.
+const STATE_BYTES: usize = 200;
 
 /// The pattern that whole names must match.
 fn pattern(version: i16, request: &ListTransactionsRequest) -> Result<Option<Regex>, Fault> {

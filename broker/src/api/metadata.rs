@@ -1,6 +1,6 @@
 //! Metadata, versions 1 to 13: the one broker, and topics with their partitions. Null lists all
 //! topics, an empty list none. Topics are never created by asking. A topic asked for twice is
-//! answered once.
+//! answered once, also by its id and by names that are not its own.
 
 use std::collections::HashSet;
 
@@ -14,10 +14,12 @@ use tidelog::Topic;
 use tidelog::types::{self, TopicId};
 use uuid::Uuid;
 
-use super::request::{Api, Asked, Closing, Reply, reply, text};
-use crate::context::{Context, NODE_ID, Session};
+use super::memory;
+use super::request::{Answer, Api, Asked, Closing, Reply, encode, text};
+use crate::context::{Context, NODE_ID, Session, off_the_loop};
 use crate::fault::Fault;
 use crate::security::Action;
+use crate::wire::budget::FREE_BYTES;
 use crate::wire::fields::{BOOL, UUID, between, field, plain, since};
 use crate::wire::shape::{Body, Shape, Struct};
 
@@ -30,10 +32,7 @@ impl Api for Metadata {
     const SHAPE: &'static Body = &BODY;
 
     async fn reply(asked: Asked<'_>, request: MetadataRequest) -> Result<Reply, Closing> {
-        Ok(reply(
-            asked.start,
-            &answer(asked.context, &asked.peer.session, asked.start.version, &request),
-        ))
+        answer(asked, request).await
     }
 }
 
@@ -48,92 +47,130 @@ const BODY: Body = Body {
 };
 const METADATA_TOPIC: Struct = plain(&[since(10, UUID), field(Shape::Text(Some(10)))]);
 
-/// What a cluster of one broker offers: create, describe, alter configurations.
-pub(super) const CLUSTER_OPERATIONS: i32 = 1 << 5 | 1 << 8 | 1 << 10 | 1 << 11;
+/// What whoever has logged in may do with the cluster: create, describe, alter configurations.
+const CLUSTER_OPERATIONS: i32 = 1 << 5 | 1 << 8 | 1 << 10 | 1 << 11;
+/// As well where nobody is refused anything: alter, act as a broker, write idempotently.
+const OPEN_CLUSTER_OPERATIONS: i32 = CLUSTER_OPERATIONS | 1 << 7 | 1 << 9 | 1 << 12;
+/// What a partition costs in memory, decoded and encoded, about.
+const PARTITION_BYTES: usize = 400;
+/// What a topic costs beside its partitions, about.
+const TOPIC_BYTES: usize = 800;
 /// The first version in which a topic's name may be null.
 const NAME_MAY_BE_NULL: i16 = 12;
 
-fn answer(
-    context: &Context,
-    session: &Session,
-    version: i16,
-    request: &MetadataRequest,
-) -> MetadataResponse {
-    let view = View { context, session, version, request };
-    let topics = match &request.topics {
-        None => view.all(),
-        Some(asked) => view.asked(asked),
-    };
-    let broker = MetadataResponseBroker::default()
-        .with_node_id(BrokerId(NODE_ID))
-        .with_host(text(context.node.host.as_str()))
-        .with_port(i32::from(context.node.port));
-    let response = MetadataResponse::default()
-        .with_brokers(vec![broker])
-        .with_controller_id(BrokerId(NODE_ID))
-        .with_cluster_id(Some(text(context.node.cluster_id.as_str())))
-        .with_topics(topics);
-    if request.include_cluster_authorized_operations {
-        return response.with_cluster_authorized_operations(CLUSTER_OPERATIONS);
-    }
-    response
+async fn answer(asked: Asked<'_>, request: MetadataRequest) -> Result<Reply, Closing> {
+    let Asked { context, peer, start, .. } = asked;
+    let session = peer.session.clone();
+    let view = View { session, version: start.version, request };
+    let topics = view.topics(context);
+    let partitions: usize = topics.iter().map(Listed::partition_count).sum();
+    let bytes = partitions * PARTITION_BYTES + topics.len() * TOPIC_BYTES;
+    let held = memory::take(context, start, bytes).await?;
+    let work = move |context: &Context| encode(start, &view.respond(context, topics));
+    let bytes = if bytes > FREE_BYTES { off_the_loop(context, work).await } else { work(context) };
+    Ok(Reply::Answer(Answer { bytes, then_close: false, held }))
 }
 
-struct View<'a> {
-    context: &'a Context,
-    session: &'a Session,
-    version: i16,
-    request: &'a MetadataRequest,
+/// Kafka's bits of what the session may do with the cluster.
+pub(super) fn cluster_operations(session: &Session) -> i32 {
+    if session.access.is_open() { OPEN_CLUSTER_OPERATIONS } else { CLUSTER_OPERATIONS }
 }
 
-impl View<'_> {
-    fn all(&self) -> Vec<MetadataResponseTopic> {
-        let access = &self.session.access;
-        let mut topics = self.context.engine.topics();
-        topics.retain(|topic| access.allows(Action::Describe, topic.name().as_str()));
-        topics.iter().map(|topic| self.known(topic)).collect()
-    }
+/// What a request asks, and who asks.
+struct View {
+    session: Session,
+    version: i16,
+    request: MetadataRequest,
+}
 
-    fn asked(&self, asked: &[MetadataRequestTopic]) -> Vec<MetadataResponseTopic> {
-        let mut seen = HashSet::new();
-        let mut answers = Vec::new();
-        for topic in asked {
-            if seen.insert((topic.topic_id, topic.name.as_ref().map(|name| name.as_str()))) {
-                answers.push(self.one(topic));
+/// A topic of the answer.
+enum Listed {
+    Known(Topic),
+    Refused { name: Option<TopicName>, id: Uuid, fault: Fault },
+}
+
+impl Listed {
+    fn partition_count(&self) -> usize {
+        match self {
+            Self::Known(topic) => topic.partition_count() as usize,
+            Self::Refused { .. } => 0,
+        }
+    }
+}
+
+impl View {
+    /// The topics of the answer, each once, however it is named.
+    fn topics(&self, context: &Context) -> Vec<Listed> {
+        let Some(asked) = &self.request.topics else {
+            let mut topics = context.engine.topics();
+            let access = &self.session.access;
+            topics.retain(|topic| access.allows(Action::Describe, topic.name().as_str()));
+            return topics.into_iter().map(Listed::Known).collect();
+        };
+        let (mut known, mut refused) = (HashSet::new(), HashSet::new());
+        let mut listed = Vec::new();
+        for one in asked {
+            let found = self.one(context, one);
+            let is_first = match &found {
+                Listed::Known(topic) => known.insert(topic.id()),
+                Listed::Refused { name, id, .. } => refused.insert((*id, name.clone())),
+            };
+            if is_first {
+                listed.push(found);
             }
         }
-        answers
+        listed
     }
 
-    fn one(&self, asked: &MetadataRequestTopic) -> MetadataResponseTopic {
+    fn respond(&self, context: &Context, topics: Vec<Listed>) -> MetadataResponse {
+        let topics = topics.into_iter().map(|topic| match topic {
+            Listed::Known(topic) => self.known(context, &topic),
+            Listed::Refused { name, id, fault } => self.refused(name, id, &fault),
+        });
+        let broker = MetadataResponseBroker::default()
+            .with_node_id(BrokerId(NODE_ID))
+            .with_host(text(context.node.host.as_str()))
+            .with_port(i32::from(context.node.port));
+        let response = MetadataResponse::default()
+            .with_brokers(vec![broker])
+            .with_controller_id(BrokerId(NODE_ID))
+            .with_cluster_id(Some(text(context.node.cluster_id.as_str())))
+            .with_topics(topics.collect());
+        if self.request.include_cluster_authorized_operations {
+            return response.with_cluster_authorized_operations(cluster_operations(&self.session));
+        }
+        response
+    }
+
+    fn one(&self, context: &Context, asked: &MetadataRequestTopic) -> Listed {
         let access = &self.session.access;
         if !asked.topic_id.is_nil() {
             let id = TopicId::from_bytes(asked.topic_id.into_bytes());
-            return match self.context.topic_by_id(access, Action::Describe, id) {
-                Ok(topic) => self.known(&topic),
-                Err(fault) => self.refused(None, asked.topic_id, &fault),
+            return match context.topic_by_id(access, Action::Describe, id) {
+                Ok(topic) => Listed::Known(topic),
+                Err(fault) => Listed::Refused { name: None, id: asked.topic_id, fault },
             };
         }
         let Some(name) = &asked.name else {
             let fault = Fault::invalid_request("a topic needs a name or an id");
-            return self.refused(None, Uuid::nil(), &fault);
+            return Listed::Refused { name: None, id: Uuid::nil(), fault };
         };
-        let found = match self.context.topic(access, Action::Describe, name) {
+        let found = match context.topic(access, Action::Describe, name) {
             Err(fault) if fault.code == ResponseError::UnknownTopicOrPartition.code() => {
                 Err(types::TopicName::new(name.as_str()).err().map_or(fault, Fault::invalid_name))
             }
             found => found,
         };
         match found {
-            Ok(topic) => self.known(&topic),
-            Err(fault) => self.refused(Some(name), Uuid::nil(), &fault),
+            Ok(topic) => Listed::Known(topic),
+            Err(fault) => Listed::Refused { name: Some(name.clone()), id: Uuid::nil(), fault },
         }
     }
 
-    fn refused(&self, name: Option<&TopicName>, id: Uuid, fault: &Fault) -> MetadataResponseTopic {
+    fn refused(&self, name: Option<TopicName>, id: Uuid, fault: &Fault) -> MetadataResponseTopic {
         let name = match name {
             None if self.version < NAME_MAY_BE_NULL => Some(TopicName::default()),
-            name => name.cloned(),
+            name => name,
         };
         MetadataResponseTopic::default()
             .with_error_code(fault.code)
@@ -141,11 +178,11 @@ impl View<'_> {
             .with_topic_id(id)
     }
 
-    fn known(&self, topic: &Topic) -> MetadataResponseTopic {
+    fn known(&self, context: &Context, topic: &Topic) -> MetadataResponseTopic {
         let name = topic.name().as_str();
         let count = i32::try_from(topic.partition_count()).unwrap_or(i32::MAX);
         let node = vec![BrokerId(NODE_ID)];
-        let epoch = self.context.engine.leader_epoch();
+        let epoch = context.engine.leader_epoch();
         let partitions = (0..count).map(|index| {
             MetadataResponsePartition::default()
                 .with_partition_index(index)

@@ -32,6 +32,7 @@ mod leave_group;
 mod list_groups;
 mod list_offsets;
 mod list_transactions;
+mod memory;
 mod metadata;
 mod offset_commit;
 mod offset_delete;
@@ -55,6 +56,7 @@ pub use request::{Answer, Closing, Peer, Reply, Served};
 use request::{Asked, reply};
 
 use crate::context::Context;
+use crate::security::sasl::SaslState;
 use crate::wire::budget::Held;
 use crate::wire::head::{self, Start};
 use crate::wire::shape;
@@ -99,10 +101,19 @@ pub static SERVED: [Served; 36] = [
     Served::of::<list_transactions::ListTransactions>(),
 ];
 
-/// Answers one request.
-pub async fn answer(context: &Arc<Context>, peer: &mut Peer, mut frame: Bytes) -> Reply {
+/// Answers one request, which holds this memory.
+pub async fn answer(
+    context: &Arc<Context>,
+    peer: &mut Peer,
+    mut frame: Bytes,
+    held: Held,
+) -> Reply {
+    if peer.sasl == SaslState::ShakenForBareToken {
+        let answered = sasl_authenticate::reply_bare(context, peer, &frame).await;
+        return answered.unwrap_or_else(Reply::Close);
+    }
     let Ok(start) = head::take_start(&mut frame) else { return Reply::Close(Closing::NoHead) };
-    match route(context, peer, start, frame).await {
+    match route(context, peer, start, frame, held).await {
         Ok(reply) => reply,
         Err(closing) => Reply::Close(closing),
     }
@@ -113,6 +124,7 @@ async fn route(
     peer: &mut Peer,
     start: Start,
     mut frame: Bytes,
+    mut held: Held,
 ) -> Result<Reply, Closing> {
     let version = start.version;
     let served = SERVED
@@ -136,16 +148,16 @@ async fn route(
     let client_id = head::take_client_id(&mut frame, flexible).map_err(malformed)?;
     peer.client_id = client_id.unwrap_or_default();
     let elements = shape::check(served.shape, version, &frame).map_err(malformed)?;
-    let held = take(context, start, elements * served.element_bytes).await?;
+    held.merge(take(context, start, elements * served.element_bytes).await?);
     // The lists that others make meanwhile are in memory too.
     let turn = if served.is_list {
         Some(context.lists.acquire().await.expect("the semaphore is never closed"))
     } else {
         None
     };
-    let asked = Asked { context, peer, start, apis: &SERVED };
+    let asked = Asked { context, peer, start, held, apis: &SERVED };
     let reply = (served.reply)(asked, frame).await?;
-    drop((held, turn));
+    drop(turn);
     let Reply::Answer(mut answer) = reply else { return Ok(reply) };
     answer.held.shrink_to(answer.bytes.len());
     let more = answer.bytes.len().saturating_sub(answer.held.bytes());

@@ -12,6 +12,7 @@ use kafka_protocol::messages::offset_commit_response::{
 use kafka_protocol::messages::{ApiKey, OffsetCommitRequest, OffsetCommitResponse};
 use tidelog::{GroupOffset, Partition};
 
+use super::group_parts::granted;
 use super::offset_fetch::unavailable;
 use super::request::{Api, Asked, Closing, Reply, reply};
 use crate::context::{Context, Session, off_the_loop};
@@ -78,6 +79,9 @@ fn commit(
     version: i16,
     request: &OffsetCommitRequest,
 ) -> OffsetCommitResponse {
+    let granted = granted(session, Action::GroupRead, &request.group_id);
+    let granted =
+        granted.map_err(|error| Fault::new(error, "the user has no grant for this group"));
     // Who commits is looked at once, and only if there is anything to commit.
     let mut member = None;
     let mut offsets = Vec::new();
@@ -85,7 +89,8 @@ fn commit(
     for topic in &request.topics {
         let mut partitions = Vec::new();
         for asked in &topic.partitions {
-            let checked = find(context, session, &topic.name, asked).and_then(|partition| {
+            let found = granted.clone().and_then(|()| find(context, session, &topic.name, asked));
+            let checked = found.and_then(|partition| {
                 member.get_or_insert_with(|| check_member(context, version, request)).clone()?;
                 Ok((partition, offset_of(asked)?))
             });

@@ -10,7 +10,7 @@ use kafka_protocol::messages::offset_delete_response::{
 use kafka_protocol::messages::{ApiKey, OffsetDeleteRequest, OffsetDeleteResponse, TopicName};
 use tidelog::{Partition, Topic};
 
-use super::group_parts::named;
+use super::group_parts::{granted, named};
 use super::offset_fetch::unavailable;
 use super::request::{Api, Asked, Closing, Reply, reply};
 use crate::context::{Context, Session, off_the_loop};
@@ -61,6 +61,7 @@ fn delete(
     request: &OffsetDeleteRequest,
 ) -> Result<Vec<OffsetDeleteResponseTopic>, Fault> {
     let refused = |error| Fault::new(error, "the offsets of this group cannot be deleted");
+    granted(session, Action::GroupDelete, &request.group_id).map_err(refused)?;
     let group = named(&request.group_id).map_err(refused)?;
     context.groups.check_offset_delete(group).map_err(refused)?;
     let mut removed = Vec::new();

@@ -3,23 +3,28 @@
 //! Who asks for stable offsets (from 7) is told UNSTABLE_OFFSET_COMMIT where a transaction holds
 //! one. What is asked for twice is answered once: an answer is far longer than its question.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use kafka_protocol::error::ResponseError;
-use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
+use kafka_protocol::messages::offset_fetch_request::{
+    OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
+};
 use kafka_protocol::messages::offset_fetch_response::{
     OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic, OffsetFetchResponseTopics,
 };
-use kafka_protocol::messages::{ApiKey, OffsetFetchRequest, OffsetFetchResponse, TopicName};
+use kafka_protocol::messages::{
+    ApiKey, GroupId, OffsetFetchRequest, OffsetFetchResponse, TopicName,
+};
 use tidelog::{GroupError, GroupOffset, Partition};
 
-use super::group_parts::GROUPS_AT_A_TIME;
-use super::request::{Api, Asked, Closing, Reply, reply, text};
+use super::group_parts::{GROUPS_AT_A_TIME, granted};
+use super::memory::Growing;
+use super::request::{Api, Asked, Closing, Reply, reply_with, text};
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::{Fault, sentence};
 use crate::security::Action;
+use crate::wire::budget::Held;
 use crate::wire::fields::{
     ALWAYS, BOOL, I32, TEXT, TEXT_OR_NULL, field, list, plain, since, until, values,
 };
@@ -34,10 +39,7 @@ impl Api for OffsetFetch {
     const SHAPE: &'static Body = &BODY;
 
     async fn reply(asked: Asked<'_>, request: OffsetFetchRequest) -> Result<Reply, Closing> {
-        Ok(reply(
-            asked.start,
-            &answer(asked.context, &asked.peer.session, asked.start.version, request).await,
-        ))
+        answer(asked, request).await
     }
 }
 
@@ -60,90 +62,154 @@ const OFFSET_FETCH_GROUP: Struct = plain(&[
 
 /// The first version that asks for several groups.
 const MANY_GROUPS: i16 = 8;
+/// The first version with a code for the group.
+const WITH_CODE: i16 = 2;
+/// What an offset costs in memory beside its metadata, about.
+const OFFSET_BYTES: usize = 200;
+/// Once so much was read it is accounted for before more is.
+const BYTES_AT_A_TIME: usize = 1024 * 1024;
+/// Who asks for no more partitions of a group than this waits for no turn.
+const FEW_PARTITIONS: usize = 256;
 /// The first version whose answer has a leader epoch.
 const WITH_EPOCH: i16 = 5;
 
 /// A topic, and of each of its partitions what was committed.
 type Committed = Vec<(TopicName, Vec<(i32, Result<Option<GroupOffset>, Fault>)>)>;
 
-async fn answer(
-    context: &Arc<Context>,
-    session: &Session,
-    version: i16,
-    request: OffsetFetchRequest,
-) -> OffsetFetchResponse {
-    if version >= MANY_GROUPS {
-        return OffsetFetchResponse::default().with_groups(groups(context, session, request).await);
-    }
-    // What a member was allowed to commit before is seen.
-    let locks = context.groups.lock_offsets(std::iter::once(request.group_id.as_str())).await;
-    let session = session.clone();
-    let work = move |context: &Context| {
-        let _locks = locks;
-        one_group(context, &session, version, &request)
-    };
-    off_the_loop(context, work).await
-}
-
-fn one_group(
-    context: &Context,
-    session: &Session,
-    version: i16,
-    request: &OffsetFetchRequest,
-) -> OffsetFetchResponse {
-    let response = OffsetFetchResponse::default();
-    let wanted = Wanted { group: &request.group_id, stable: request.require_stable };
-    let asked = request.topics.as_ref().map(|topics| {
-        topics.iter().map(|topic| (&topic.name, topic.partition_indexes.as_slice())).collect()
-    });
-    match committed(context, session, wanted, asked) {
-        Ok(found) => response.with_topics(single(version, found)),
-        Err(fault) if version >= 2 => response.with_error_code(fault.code),
-        Err(_) => response,
-    }
-}
-
-/// Several groups, some at a time: who commits offsets of others does not wait for all of them.
-async fn groups(
-    context: &Arc<Context>,
-    session: &Session,
-    request: OffsetFetchRequest,
-) -> Vec<OffsetFetchResponseGroup> {
-    let stable = request.require_stable;
-    let mut seen = HashSet::new();
-    let mut left = request.groups.into_iter().filter(|group| seen.insert(group.group_id.clone()));
-    let mut answers = Vec::new();
-    loop {
-        let some: Vec<_> = left.by_ref().take(GROUPS_AT_A_TIME).collect();
-        if some.is_empty() {
-            return answers;
-        }
-        let names = some.iter().map(|group| group.group_id.as_str());
-        let locks = context.groups.lock_offsets(names).await;
-        let session = session.clone();
-        let work = move |context: &Context| -> Vec<_> {
-            let _locks = locks;
-            some.iter().map(|group| of_several(context, &session, stable, group)).collect()
+async fn answer(asked: Asked<'_>, request: OffsetFetchRequest) -> Result<Reply, Closing> {
+    let (context, start) = (asked.context, asked.start);
+    if start.version >= MANY_GROUPS {
+        let (found, held) = read(&asked, request.groups, request.require_stable).await?;
+        let work = move |_: &Context| {
+            let groups = found.into_iter().map(|(group, found)| of_several(group.group_id, found));
+            let response = OffsetFetchResponse::default().with_groups(groups.collect());
+            reply_with(start, &response, held)
         };
-        answers.extend(off_the_loop(context, work).await);
+        return Ok(off_the_loop(context, work).await);
+    }
+    let topics = request.topics.map(|topics| topics.into_iter().map(topic_of_one).collect());
+    let group = OffsetFetchRequestGroup::default().with_group_id(request.group_id);
+    let groups = vec![group.with_topics(topics)];
+    let (found, held) = read(&asked, groups, request.require_stable).await?;
+    let work = move |_: &Context| {
+        let response = OffsetFetchResponse::default();
+        let response = match found.into_iter().next() {
+            Some((_, Ok(found))) => response.with_topics(single(start.version, found)),
+            Some((_, Err(fault))) if start.version >= WITH_CODE => {
+                response.with_error_code(fault.code)
+            }
+            Some((group, Err(fault))) => response.with_topics(refused(group, &fault)),
+            None => response,
+        };
+        reply_with(start, &response, held)
+    };
+    Ok(off_the_loop(context, work).await)
+}
+
+/// The only group's topics, as one of several groups has them.
+fn topic_of_one(topic: OffsetFetchRequestTopic) -> OffsetFetchRequestTopics {
+    OffsetFetchRequestTopics::default()
+        .with_name(topic.name)
+        .with_partition_indexes(topic.partition_indexes)
+}
+
+/// A group that is asked for, and what was found of it.
+type FoundGroup = (OffsetFetchRequestGroup, Result<Committed, Fault>);
+
+/// Reads the offsets of groups, each once, some at a time: who commits offsets of others does not
+/// wait for all of them, and nothing is kept that there is no memory for.
+async fn read(
+    asked: &Asked<'_>,
+    groups: Vec<OffsetFetchRequestGroup>,
+    stable: bool,
+) -> Result<(Vec<FoundGroup>, Held), Closing> {
+    let (context, wish) = (asked.context, asked.wish());
+    let mut memory = Growing::new(context, asked.start);
+    let mut seen = HashSet::new();
+    let mut left: VecDeque<_> =
+        groups.into_iter().filter(|group| seen.insert(group.group_id.clone())).collect();
+    drop(seen);
+    let few = left.len() <= GROUPS_AT_A_TIME && left.iter().all(asks_few);
+    let mut all = Vec::new();
+    while !left.is_empty() {
+        wish.check()?;
+        let turn = if few {
+            None
+        } else {
+            Some(context.offset_reads.acquire().await.expect("the semaphore is never closed"))
+        };
+        let names = left.iter().take(GROUPS_AT_A_TIME).map(|group| group.group_id.as_str());
+        // What a member was allowed to commit before is seen.
+        let locks = context.groups.lock_offsets(names).await;
+        let session = asked.peer.session.clone();
+        let work = move |context: &Context| {
+            let _locks = locks;
+            let (mut some, mut bytes) = (Vec::new(), 0);
+            while some.len() < GROUPS_AT_A_TIME && bytes < BYTES_AT_A_TIME {
+                let Some(group) = left.pop_front() else { break };
+                let found = of_group(context, &session, stable, &group);
+                bytes += found.as_ref().map_or(0, bytes_of);
+                some.push((group, found));
+            }
+            (left, some, bytes)
+        };
+        let (rest, some, bytes) = off_the_loop(context, work).await;
+        drop(turn);
+        memory.grow(bytes).await?;
+        all.extend(some);
+        left = rest;
+    }
+    Ok((all, memory.into_held()))
+}
+
+/// Whether the answer for a group cannot be long, whatever was committed.
+fn asks_few(group: &OffsetFetchRequestGroup) -> bool {
+    let topics = group.topics.as_ref();
+    topics.is_some_and(|topics| {
+        topics.iter().map(|topic| topic.partition_indexes.len()).sum::<usize>() <= FEW_PARTITIONS
+    })
+}
+
+/// What the offsets of a group cost in memory, about.
+fn bytes_of(found: &Committed) -> usize {
+    let offset = |found: &Result<Option<GroupOffset>, Fault>| match found {
+        Ok(Some(offset)) => OFFSET_BYTES + offset.metadata.len(),
+        _ => OFFSET_BYTES,
+    };
+    let topics = found.iter().map(|(name, partitions)| {
+        OFFSET_BYTES + name.len() + partitions.iter().map(|(_, found)| offset(found)).sum::<usize>()
+    });
+    topics.sum()
+}
+
+/// Version 1 says of each partition why nothing is said of it.
+fn refused(group: OffsetFetchRequestGroup, fault: &Fault) -> Vec<OffsetFetchResponseTopic> {
+    let topics = group.topics.into_iter().flatten().map(|topic| {
+        let indices = topic.partition_indexes.into_iter();
+        (topic.name, indices.map(|index| (index, Err(fault.clone()))).collect())
+    });
+    single(1, topics.collect())
+}
+
+fn of_several(group: GroupId, found: Result<Committed, Fault>) -> OffsetFetchResponseGroup {
+    let answer = OffsetFetchResponseGroup::default().with_group_id(group);
+    match found {
+        Ok(found) => answer.with_topics(several(found)),
+        Err(fault) => answer.with_error_code(fault.code),
     }
 }
 
-fn of_several(
+fn of_group(
     context: &Context,
     session: &Session,
     stable: bool,
     group: &OffsetFetchRequestGroup,
-) -> OffsetFetchResponseGroup {
-    let answer = OffsetFetchResponseGroup::default().with_group_id(group.group_id.clone());
+) -> Result<Committed, Fault> {
     let wanted = Wanted { group: &group.group_id, stable };
     let asked = group.topics.as_ref().map(|topics| {
         topics.iter().map(|topic| (&topic.name, topic.partition_indexes.as_slice())).collect()
     });
-    match committed(context, session, wanted, asked) {
-        Ok(found) => answer.with_topics(several(found)),
-        Err(fault) => answer.with_error_code(fault.code),
-    }
+    committed(context, session, wanted, asked)
 }
 
 /// Whose offsets are wanted, and whether only those that no open transaction may change.
@@ -170,6 +236,8 @@ fn committed(
     asked: Option<Vec<(&TopicName, &[i32])>>,
 ) -> Result<Committed, Fault> {
     let group = wanted.group;
+    granted(session, Action::GroupDescribe, group)
+        .map_err(|error| Fault::new(error, "the user has no grant for this group"))?;
     let Some(asked) = asked else { return all(context, session, wanted) };
     let mut topics = Committed::new();
     let mut seen = HashSet::new();

@@ -11,7 +11,7 @@ use tidelog::EpochEnd;
 
 use super::fetch::check_epoch;
 use super::request::{Api, Asked, Closing, Reply, reply};
-use crate::context::{Context, Session};
+use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
 use crate::security::Action;
 use crate::wire::fields::{I32, TEXT, field, list, plain, since};
@@ -29,7 +29,9 @@ impl Api for OffsetForLeaderEpoch {
         asked: Asked<'_>,
         request: OffsetForLeaderEpochRequest,
     ) -> Result<Reply, Closing> {
-        Ok(reply(asked.start, &answer(asked.context, &asked.peer.session, &request)))
+        let session = asked.peer.session.clone();
+        let work = move |context: &Context| answer(context, &session, &request);
+        Ok(reply(asked.start, &off_the_loop(asked.context, work).await))
     }
 }
 

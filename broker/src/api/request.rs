@@ -1,25 +1,28 @@
 //! What an API is, what a request of it is handed, and what becomes of that request.
 
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::ApiKey;
-use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
-use tokio::sync::Notify;
+use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, StrBytes};
+
+use tokio::sync::watch;
 
 use crate::context::{Context, Session};
 use crate::profile::Profile;
 use crate::security::sasl::SaslState;
 use crate::wire::budget::Held;
 use crate::wire::head::Start;
+use crate::wire::presence::Presence;
 use crate::wire::shape::{Body, Malformed};
 use crate::wire::text::{MAX_TEXT_BYTES, cut};
 
 /// One API: all that the way from a request to its answer wants to know of it.
 pub(super) trait Api {
     /// What a request is decoded to.
-    type Request: Request + Send;
+    type Request: Decodable + Send;
     /// Which API it is.
     const KEY: ApiKey;
     /// The lowest and the highest version that are served.
@@ -55,6 +58,9 @@ pub(super) struct Asked<'a> {
     pub(super) peer: &'a mut Peer,
     /// How the request began.
     pub(super) start: Start,
+    /// The memory of the request: its bytes, and what it is decoded to. Who waits for long gives
+    /// back what it does not need.
+    pub(super) held: Held,
     /// Every API.
     pub(super) apis: &'static [Served],
 }
@@ -88,7 +94,6 @@ type Answering<'a> = Pin<Box<dyn Future<Output = Result<Reply, Closing>> + Send 
 impl Served {
     /// What an API says of itself.
     pub(super) const fn of<A: Api>() -> Self {
-        assert!(A::KEY as i16 == <A::Request as Request>::KEY, "a request of another API");
         Self {
             key: A::KEY,
             advertised: A::ADVERTISED,
@@ -118,6 +123,41 @@ fn decode_and_reply<A: Api>(asked: Asked<'_>, mut body: Bytes) -> Answering<'_> 
             .map_err(|_| Closing::Malformed(start, Malformed::Field))?;
         A::reply(asked, request).await
     })
+}
+
+impl Asked<'_> {
+    /// What tells work that takes long whether it is still wanted.
+    pub(super) fn wish(&self) -> Wish {
+        Wish { presence: Arc::clone(&self.peer.presence), draining: self.context.draining.clone() }
+    }
+}
+
+/// Whether an answer is still wanted.
+#[derive(Clone)]
+pub(super) struct Wish {
+    presence: Arc<Presence>,
+    draining: watch::Receiver<bool>,
+}
+
+impl Wish {
+    /// Nothing while the answer is wanted.
+    ///
+    /// # Errors
+    /// [`Closing::Gone`] and [`Closing::Stopping`].
+    pub(super) fn check(&self) -> Result<(), Closing> {
+        if self.presence.is_gone() {
+            return Err(Closing::Gone);
+        }
+        if *self.draining.borrow() { Err(Closing::Stopping) } else { Ok(()) }
+    }
+
+    /// Waits until the answer is not wanted any more, and says why.
+    pub(super) async fn end(&mut self) -> Closing {
+        tokio::select! {
+            () = self.presence.gone() => Closing::Gone,
+            _ = self.draining.wait_for(|&draining| draining) => Closing::Stopping,
+        }
+    }
 }
 
 /// What becomes of a request.
@@ -151,12 +191,39 @@ pub enum Closing {
     Malformed(Start, Malformed),
     /// Others hold all memory for too long.
     NoMemory(Start),
+    /// The answer would hold more than half of all memory.
+    TooLarge(Start),
+    /// The broker is told to stop, and the answer would still take long.
+    Stopping,
+    /// The client has gone away, and the answer would still take long.
+    Gone,
     /// There are not even the eight bytes that every request begins with.
     NoHead,
     /// A request that has no place before the login.
     NotLoggedIn(Start),
+    /// A token that came by itself is wrong.
+    LoginFailed,
     /// A producer that wants no answer was refused, and is told so in the only way there is.
     RefusedWithoutAnswer,
+}
+
+impl Closing {
+    /// Why, without a byte of what the client has sent: before a login that may be a password.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::NotServed(_) => "the API or its version is not served",
+            Self::Malformed(..) => "the request cannot be read",
+            Self::NoMemory(_) => "others hold all memory for too long",
+            Self::TooLarge(_) => "the answer would hold more than half of all memory",
+            Self::Stopping => "the broker is told to stop",
+            Self::Gone => "the client has gone away",
+            Self::NoHead => "the frame is shorter than the head of a request",
+            Self::NotLoggedIn(_) => "the request has no place before the login",
+            Self::LoginFailed => "the login failed",
+            Self::RefusedWithoutAnswer => "a producer that wants no answer was refused",
+        }
+    }
 }
 
 /// One connection, as the APIs know it.
@@ -166,12 +233,23 @@ pub struct Peer {
     pub session: Session,
     /// Where its login stands.
     pub sasl: SaslState,
-    /// Told when the client has gone away, so that nothing waits for it.
-    pub gone: Arc<Notify>,
-    /// Where the client is, as Kafka writes it.
+    /// Whether the client waits for its answer, so that nothing is done for nobody.
+    pub presence: Arc<Presence>,
+    /// Where the client is.
+    pub address: IpAddr,
+    /// The same, as Kafka writes it.
     pub host: String,
     /// What the client calls itself in the request under way.
     pub client_id: String,
+}
+
+/// Encodes an answer for which memory was taken.
+pub(super) fn reply_with<T: Encodable + HeaderVersion>(
+    start: Start,
+    response: &T,
+    held: Held,
+) -> Reply {
+    Reply::Answer(Answer { bytes: encode(start, response), then_close: false, held })
 }
 
 /// Encodes an answer.

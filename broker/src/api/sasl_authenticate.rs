@@ -44,30 +44,69 @@ async fn reply(
         Ok(answer(start, &response, then_close))
     };
     match peer.sasl {
-        SaslState::Start => return Err(Closing::NotLoggedIn(start)),
+        SaslState::Start | SaslState::ShakenForBareToken => {
+            return Err(Closing::NotLoggedIn(start));
+        }
         SaslState::Off | SaslState::Done => {
             let message = "a login has no place here";
             return refused(ResponseError::IllegalSaslState, message, false);
         }
         SaslState::Shaken => {}
     }
-    let Some(access) = log_in(context, &request.auth_bytes).await else {
-        context.metrics.failed_logins.up();
-        let message = "the name or the password is wrong";
+    if let Err(message) = log_in(context, peer, &request.auth_bytes).await {
         return refused(ResponseError::SaslAuthenticationFailed, message, true);
-    };
-    peer.session.access = access;
-    peer.sasl = SaslState::Done;
+    }
     Ok(answer(start, &SaslAuthenticateResponse::default(), false))
 }
 
-async fn log_in(context: &Context, token: &Bytes) -> Option<Access> {
-    let token = plain_token(token)?;
-    let users = context.security.users.as_ref()?;
-    if !users.verify(token.user, token.password).await {
-        return None;
+/// Answers a token that comes by itself, after a handshake of version 0: with nothing, or not.
+pub(super) async fn reply_bare(
+    context: &Context,
+    peer: &mut Peer,
+    token: &[u8],
+) -> Result<Reply, Closing> {
+    log_in(context, peer, token).await.map_err(|_| Closing::LoginFailed)?;
+    let bytes = Bytes::from_static(&[0; 4]);
+    Ok(Reply::Answer(Answer { bytes, then_close: false, held: Held::default() }))
+}
+
+/// Logs the peer in, or says why not.
+async fn log_in(context: &Context, peer: &mut Peer, token: &[u8]) -> Result<(), &'static str> {
+    let access = access_of(context, peer, token).await;
+    match access {
+        Ok(access) => {
+            peer.session.access = access;
+            peer.sasl = SaslState::Done;
+            Ok(())
+        }
+        Err(message) => {
+            context.metrics.failed_logins.up();
+            Err(message)
+        }
     }
-    Some(Access::of(token.user, context.security.grants.as_ref()))
+}
+
+async fn access_of(context: &Context, peer: &Peer, token: &[u8]) -> Result<Access, &'static str> {
+    let wrong = "the name or the password is wrong";
+    let token = plain_token(token).ok_or(wrong)?;
+    let security = &context.security;
+    let users = security.users.as_ref().ok_or(wrong)?;
+    let access = || Access::of(token.user, security.grants.as_ref());
+    // What was right before costs nothing, and is not refused because others fail.
+    match users.recall(token.user, token.password) {
+        Some(true) => return Ok(access()),
+        Some(false) => return Err(wrong),
+        None => {}
+    }
+    if !security.attempts.begin(peer.address, context.clock.monotonic()) {
+        context.metrics.refused_logins.up();
+        return Err("too many logins from this address have failed; try again later");
+    }
+    if !users.verify(token.user, token.password).await {
+        return Err(wrong);
+    }
+    security.attempts.succeeded(peer.address);
+    Ok(access())
 }
 
 fn answer(start: Start, response: &SaslAuthenticateResponse, then_close: bool) -> Reply {

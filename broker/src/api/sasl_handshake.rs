@@ -30,7 +30,7 @@ const BODY: Body = Body { flexible_since: LAST, body: plain(&[field(TEXT)]) };
 
 fn reply(peer: &mut Peer, start: Start, request: &SaslHandshakeRequest) -> Reply {
     let before = peer.sasl;
-    let (outcome, after) = before.handshake(&request.mechanism);
+    let (outcome, after) = before.handshake(start.version, &request.mechanism);
     peer.sasl = after;
     let response = SaslHandshakeResponse::default();
     let (response, then_close) = match outcome {

@@ -5,10 +5,11 @@ use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::{ApiKey, SyncGroupRequest, SyncGroupResponse};
 
-use super::group_parts::{named, optional, wait};
+use super::group_parts::{optional, readable, wait};
 use super::request::{Api, Asked, Closing, Peer, Reply, reply, text};
 use crate::context::Context;
 use crate::groups::{Answer, Sync};
+use crate::wire::budget::Held;
 use crate::wire::fields::{I32, NEVER, TEXT, TEXT_OR_NULL, field, list, plain, since};
 use crate::wire::shape::{Body, Shape, Struct};
 
@@ -21,7 +22,7 @@ impl Api for SyncGroup {
     const SHAPE: &'static Body = &BODY;
 
     async fn reply(asked: Asked<'_>, request: SyncGroupRequest) -> Result<Reply, Closing> {
-        Ok(reply(asked.start, &answer(asked.context, asked.peer, request).await))
+        Ok(reply(asked.start, &answer(asked.context, asked.peer, request, asked.held).await))
     }
 }
 
@@ -39,12 +40,18 @@ const BODY: Body = Body {
 };
 const SYNC_GROUP_ASSIGNMENT: Struct = plain(&[field(TEXT), field(Shape::Blob(NEVER))]);
 
-async fn answer(context: &Context, peer: &Peer, request: SyncGroupRequest) -> SyncGroupResponse {
+async fn answer(
+    context: &Context,
+    peer: &Peer,
+    request: SyncGroupRequest,
+    held: Held,
+) -> SyncGroupResponse {
     let response = SyncGroupResponse::default();
-    let synced = match named(&request.group_id) {
+    let synced = match readable(&peer.session, &request.group_id) {
         Ok(group) => {
             let waiting = context.groups.sync(group, sync(&request));
-            drop(request);
+            // While it waits it holds next to nothing.
+            drop((request, held));
             match wait(context, peer, waiting).await {
                 Some(Answer::Sync(synced)) => synced,
                 _ => Err(ResponseError::CoordinatorNotAvailable),

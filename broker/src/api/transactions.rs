@@ -2,7 +2,7 @@
 //! it may use the transactional id, and Kafka's codes for what the engine refuses.
 
 use kafka_protocol::error::ResponseError;
-use kafka_protocol::messages::{ProducerId, TransactionalId};
+use kafka_protocol::messages::ProducerId;
 use tidelog::ProducerError;
 use tidelog::producer::transaction::ProducerTransactionError as Refused;
 use tidelog::types::ProducerIdentity;
@@ -32,7 +32,7 @@ pub(super) fn identity(producer_id: ProducerId, producer_epoch: i16) -> Producer
 }
 
 /// Checks the grant for a transactional id.
-pub(super) fn allowed(session: &Session, id: &TransactionalId) -> Result<(), Fault> {
+pub(super) fn allowed(session: &Session, id: &str) -> Result<(), Fault> {
     if session.access.allows_transactional_id(id) {
         return Ok(());
     }

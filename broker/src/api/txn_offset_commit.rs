@@ -14,6 +14,7 @@ use kafka_protocol::messages::txn_offset_commit_response::{
 use kafka_protocol::messages::{ApiKey, TxnOffsetCommitRequest, TxnOffsetCommitResponse};
 use tidelog::{GroupMembership, GroupOffset, Partition};
 
+use super::group_parts::granted;
 use super::offset_commit::group_offset;
 use super::request::{Api, Asked, Closing, Reply, reply};
 use super::transactions::{Knows, allowed, fault, identity};
@@ -85,6 +86,9 @@ fn stage(
 ) -> TxnOffsetCommitResponse {
     if let Err(fault) = allowed(session, &request.transactional_id) {
         return answered(&request.topics, |_, _| fault.code);
+    }
+    if let Err(error) = granted(session, Action::GroupRead, &request.group_id) {
+        return answered(&request.topics, |_, _| error.code());
     }
     let find = |topic: &TxnOffsetCommitRequestTopic, at: &TxnOffsetCommitRequestPartition| {
         let topic = context.topic(&session.access, Action::KafkaRead, &topic.name)?;

@@ -20,6 +20,11 @@ impl Coordinator {
         Ok(self.has_offsets(name)?.then(|| Group::default().describe()))
     }
 
+    /// What a group holds in memory, about.
+    pub fn bytes_of(&self, name: &str) -> usize {
+        self.look(name, |group, _| group.bytes()).unwrap_or(0)
+    }
+
     /// Every group with its state and what its members are. It looks into the engine.
     ///
     /// # Errors

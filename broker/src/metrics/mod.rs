@@ -31,6 +31,8 @@ pub struct Metrics {
     pub broken: Counter,
     /// Logins that failed.
     pub failed_logins: Counter,
+    /// Those of them that were not tried, since too many from the address had failed.
+    pub refused_logins: Counter,
     /// Fetches that wait for data.
     pub waiting_fetches: Counter,
     /// Produce requests that were refused, wholly or in part.
@@ -82,6 +84,7 @@ impl Default for Metrics {
             refused: Counter::default(),
             broken: Counter::default(),
             failed_logins: Counter::default(),
+            refused_logins: Counter::default(),
             waiting_fetches: Counter::default(),
             refused_produces: Counter::default(),
             apis: Box::new(std::array::from_fn(|_| Api::default())),
@@ -110,6 +113,12 @@ impl Metrics {
         let plain = [
             ("bytes_in_total", "counter", "Bytes of requests.", &self.bytes_in),
             ("bytes_out_total", "counter", "Bytes of answers.", &self.bytes_out),
+            (
+                "logins_refused_total",
+                "counter",
+                "Logins not tried after too many failures.",
+                &self.refused_logins,
+            ),
             ("connections", "gauge", "Open connections.", &self.connections),
             ("connections_accepted_total", "counter", "Connections accepted.", &self.accepted),
             ("connections_refused_total", "counter", "Connections above the limit.", &self.refused),

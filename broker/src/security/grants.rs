@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::fmt;
 
-/// What can be granted, of topics but for the last. Each of a topic includes describing it.
+/// What can be granted of topics, transactional ids and groups; what the name is of, the word says.
+/// Each of a topic includes describing it, each of a group as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
+#[repr(u16)]
 pub enum Action {
     /// See the topic, its offsets and its configuration.
     Describe = 1,
@@ -21,10 +22,16 @@ pub enum Action {
     AlterConfigs = 32,
     /// Use a transactional id; the name is that of the id, and no topic is meant.
     TransactionalIdWrite = 64,
+    /// Be a member of the group, and commit its offsets.
+    GroupRead = 128,
+    /// Delete the group, or offsets of it.
+    GroupDelete = 256,
+    /// See the group and its offsets.
+    GroupDescribe = 512,
 }
 
 /// Every action.
-const ALL: u8 = 127;
+const ALL: u16 = 1023;
 
 /// The lines of a grants file.
 #[derive(Debug, Default)]
@@ -34,10 +41,10 @@ pub struct Grants {
 
 #[derive(Debug, Default)]
 struct UserGrants {
-    /// Bits of actions by the whole name of a topic.
-    topics: HashMap<String, u8>,
+    /// Bits of actions by a whole name.
+    names: HashMap<String, u16>,
     /// Bits of actions by a prefix of names.
-    prefixes: Vec<(String, u8)>,
+    prefixes: Vec<(String, u16)>,
 }
 
 /// A line that is no grant.
@@ -67,6 +74,13 @@ pub enum GrantsError {
     },
 }
 
+impl Action {
+    /// The bits of this action and of another that it includes.
+    const fn with(self, included: Self) -> u16 {
+        self as u16 | included as u16
+    }
+}
+
 impl Grants {
     /// Reads the lines of a file; blank lines and those that begin with `#` are passed over.
     ///
@@ -89,42 +103,43 @@ impl Grants {
 
     fn add(&mut self, line: usize, user: &str, word: &str, topic: &str) -> Result<(), GrantsError> {
         let bits = match word {
-            "Describe" => Action::Describe as u8,
-            "KafkaRead" => Action::KafkaRead as u8,
-            "KafkaWrite" => Action::KafkaWrite as u8,
-            "Create" => Action::Create as u8,
-            "Delete" => Action::Delete as u8,
-            "AlterConfigs" => Action::AlterConfigs as u8,
-            "TransactionalIdWrite" => Action::TransactionalIdWrite as u8,
+            "Describe" => Action::Describe.with(Action::Describe),
+            "KafkaRead" => Action::KafkaRead.with(Action::Describe),
+            "KafkaWrite" => Action::KafkaWrite.with(Action::Describe),
+            "Create" => Action::Create.with(Action::Describe),
+            "Delete" => Action::Delete.with(Action::Describe),
+            "AlterConfigs" => Action::AlterConfigs.with(Action::Describe),
+            "TransactionalIdWrite" => Action::TransactionalIdWrite as u16,
+            "GroupRead" => Action::GroupRead.with(Action::GroupDescribe),
+            "GroupDelete" => Action::GroupDelete.with(Action::GroupDescribe),
+            "GroupDescribe" => Action::GroupDescribe as u16,
             "All" => ALL,
             _ => return Err(GrantsError::Action { line, action: word.to_owned() }),
         };
-        let of_id_only = bits == Action::TransactionalIdWrite as u8;
-        let bits = if of_id_only { bits } else { bits | Action::Describe as u8 };
         let user = self.users.entry(user.to_owned()).or_default();
         match topic.strip_suffix('*') {
             Some(prefix) if !prefix.contains('*') => {
                 user.prefixes.push((prefix.to_owned(), bits));
             }
             None if !topic.contains('*') => {
-                *user.topics.entry(topic.to_owned()).or_default() |= bits;
+                *user.names.entry(topic.to_owned()).or_default() |= bits;
             }
             _ => return Err(GrantsError::Topic { line, topic: topic.to_owned() }),
         }
         Ok(())
     }
 
-    /// Whether a line allows this user to do this with the topic of this name.
+    /// Whether a line allows this user to do this with what has this name.
     #[must_use]
     pub fn allow(&self, user: &str, action: Action, topic: &str) -> bool {
         let Some(grants) = self.users.get(user) else { return false };
-        let by_name = grants.topics.get(topic).copied().unwrap_or(0);
+        let by_name = grants.names.get(topic).copied().unwrap_or(0);
         let by_prefix = grants
             .prefixes
             .iter()
             .filter(|(prefix, _)| topic.starts_with(prefix.as_str()))
             .fold(0, |all, (_, bits)| all | bits);
-        (by_name | by_prefix) & action as u8 != 0
+        (by_name | by_prefix) & action as u16 != 0
     }
 }
 
@@ -134,7 +149,7 @@ impl Grants {
     pub fn allow_any(&self, user: &str, action: Action) -> bool {
         self.users.get(user).is_some_and(|grants| {
             let by_prefix = grants.prefixes.iter().map(|(_, bits)| bits);
-            grants.topics.values().chain(by_prefix).any(|bits| bits & action as u8 != 0)
+            grants.names.values().chain(by_prefix).any(|bits| bits & action as u16 != 0)
         })
     }
 }
@@ -148,7 +163,8 @@ impl fmt::Display for GrantsError {
             Self::Action { line, action } => write!(
                 f,
                 "an action is KafkaRead, KafkaWrite, Create, Delete, Describe, AlterConfigs, \
-                 TransactionalIdWrite or All: line={line} action={action}"
+                 TransactionalIdWrite, GroupRead, GroupDelete, GroupDescribe or All: \
+                 line={line} action={action}"
             ),
             Self::Topic { line, topic } => write!(
                 f,
@@ -164,7 +180,7 @@ impl std::error::Error for GrantsError {}
 mod tests {
     use super::*;
 
-    const ACTIONS: [Action; 7] = [
+    const ACTIONS: [Action; 10] = [
         Action::Describe,
         Action::KafkaRead,
         Action::KafkaWrite,
@@ -172,6 +188,9 @@ mod tests {
         Action::Delete,
         Action::AlterConfigs,
         Action::TransactionalIdWrite,
+        Action::GroupRead,
+        Action::GroupDelete,
+        Action::GroupDescribe,
     ];
 
     fn allowed(grants: &Grants, user: &str, topic: &str) -> Vec<Action> {
@@ -198,6 +217,16 @@ mod tests {
         assert!(grants.allow_any("ann", Action::KafkaWrite));
         assert!(!grants.allow_any("bob", Action::KafkaWrite));
         assert!(!grants.allow_any("cid", Action::Describe));
+    }
+
+    #[test]
+    fn a_group_is_granted_by_itself_and_what_is_done_with_it_includes_seeing_it() {
+        let text = "ann GroupRead g\nbob GroupDelete g*\ncid GroupDescribe g\ndan KafkaRead g";
+        let grants = Grants::parse(text).unwrap();
+        assert_eq!(allowed(&grants, "ann", "g"), [Action::GroupRead, Action::GroupDescribe]);
+        assert_eq!(allowed(&grants, "bob", "g2"), [Action::GroupDelete, Action::GroupDescribe]);
+        assert_eq!(allowed(&grants, "cid", "g"), [Action::GroupDescribe]);
+        assert_eq!(allowed(&grants, "dan", "g"), [Action::Describe, Action::KafkaRead]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Who may do what: users and their passwords, grants, the SASL exchange, TLS.
 
+pub mod attempts;
 pub mod grants;
 pub mod sasl;
 pub mod tls;
@@ -7,6 +8,7 @@ pub mod users;
 
 use std::sync::Arc;
 
+pub use attempts::Attempts;
 pub use grants::{Action, Grants};
 pub use users::Users;
 
@@ -17,6 +19,8 @@ pub struct Security {
     pub users: Option<Users>,
     /// What each of them may do; without it, everything.
     pub grants: Option<Arc<Grants>>,
+    /// Logins that failed, by address.
+    pub attempts: Attempts,
 }
 
 /// What one connection may do.
@@ -45,7 +49,7 @@ impl Access {
         self.user.as_deref()
     }
 
-    /// Whether the connection may do this with the topic of this name.
+    /// Whether the connection may do this with what has this name.
     #[must_use]
     pub fn allows(&self, action: Action, topic: &str) -> bool {
         match (&self.grants, &self.user) {
@@ -69,6 +73,28 @@ impl Access {
             (Some(grants), Some(user)) => grants.allow_any(user, Action::KafkaWrite),
             (Some(_), None) => false,
         }
+    }
+
+    /// Whether everything is allowed: nobody logs in, or no grants were given.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.grants.is_none()
+    }
+
+    /// Kafka's bits of what the connection may do with a group: those of its configuration go with
+    /// seeing it, and with all the others.
+    #[must_use]
+    pub fn group_operations(&self, group: &str) -> i32 {
+        let read = self.allows(Action::GroupRead, group);
+        let delete = self.allows(Action::GroupDelete, group);
+        let describe = self.allows(Action::GroupDescribe, group);
+        let bits = [
+            (read, 1 << 3),
+            (delete, 1 << 6),
+            (describe, 1 << 8 | 1 << 10),
+            (read && delete && describe, 1 << 11),
+        ];
+        bits.into_iter().filter(|(is, _)| *is).fold(0, |bits, (_, bit)| bits | bit)
     }
 
     /// Kafka's bits of what the connection may do with a topic.

@@ -12,6 +12,8 @@ pub enum SaslState {
     Start,
     /// A mechanism was agreed upon; its token comes next.
     Shaken,
+    /// The same by version 0: the token comes by itself, in a frame that is no request.
+    ShakenForBareToken,
     /// Somebody has logged in.
     Done,
 }
@@ -30,11 +32,16 @@ pub enum Handshake {
 impl SaslState {
     /// What becomes of a handshake for this mechanism, and the state behind it.
     #[must_use]
-    pub fn handshake(self, mechanism: &str) -> (Handshake, Self) {
+    pub fn handshake(self, version: i16, mechanism: &str) -> (Handshake, Self) {
         match self {
+            Self::Start if mechanism == PLAIN && version == 0 => {
+                (Handshake::Go, Self::ShakenForBareToken)
+            }
             Self::Start if mechanism == PLAIN => (Handshake::Go, Self::Shaken),
             Self::Start => (Handshake::UnknownMechanism, self),
-            Self::Off | Self::Shaken | Self::Done => (Handshake::IllegalState, self),
+            Self::Off | Self::Shaken | Self::ShakenForBareToken | Self::Done => {
+                (Handshake::IllegalState, self)
+            }
         }
     }
 
@@ -100,11 +107,13 @@ mod tests {
     #[test]
     fn a_handshake_has_its_place_only_at_the_start() {
         let shaken = (Handshake::Go, SaslState::Shaken);
-        assert_eq!(SaslState::Start.handshake("PLAIN"), shaken);
+        assert_eq!(SaslState::Start.handshake(1, "PLAIN"), shaken);
+        let bare = (Handshake::Go, SaslState::ShakenForBareToken);
+        assert_eq!(SaslState::Start.handshake(0, "PLAIN"), bare);
         let unknown = (Handshake::UnknownMechanism, SaslState::Start);
-        assert_eq!(SaslState::Start.handshake("SCRAM-SHA-256"), unknown);
+        assert_eq!(SaslState::Start.handshake(1, "SCRAM-SHA-256"), unknown);
         for state in [SaslState::Off, SaslState::Shaken, SaslState::Done] {
-            assert_eq!(state.handshake("PLAIN"), (Handshake::IllegalState, state));
+            assert_eq!(state.handshake(1, "PLAIN"), (Handshake::IllegalState, state));
         }
     }
 }

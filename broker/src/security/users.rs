@@ -10,8 +10,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
-use argon2::{Algorithm, Argon2};
+use argon2::password_hash::Output;
+use argon2::password_hash::{PasswordHash, PasswordHasher, SaltString};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 use parking_lot::Mutex;
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -27,7 +28,9 @@ pub struct Users {
     hashes: HashMap<String, Arc<str>>,
     /// What a name without a user is compared with, so that it takes as long.
     nobody: Arc<str>,
-    gate: Semaphore,
+    gate: Arc<Semaphore>,
+    /// The memory of the hashes that are computed, one for each turn.
+    memory: Arc<Mutex<Vec<Vec<Block>>>>,
     key: hmac::Key,
     seen: Mutex<HashMap<String, hmac::Tag>>,
 }
@@ -94,28 +97,44 @@ impl Users {
         Ok(Self {
             hashes,
             nobody: Arc::from(hash_password(b"nobody's password")?),
-            gate: Semaphore::new(LOGINS_AT_A_TIME),
+            gate: Arc::new(Semaphore::new(LOGINS_AT_A_TIME)),
+            memory: Arc::default(),
             key,
             seen: Mutex::new(HashMap::new()),
         })
     }
 
-    /// Whether this is the password of this user.
-    pub async fn verify(&self, name: &str, password: &[u8]) -> bool {
+    /// Whether this is the password of this user, where that is known without computing a hash:
+    /// it was right before, or it cannot be one.
+    #[must_use]
+    pub fn recall(&self, name: &str, password: &[u8]) -> Option<bool> {
         if password.is_empty() || password.len() > MAX_PASSWORD_BYTES {
-            return false;
+            return Some(false);
         }
         let seen = self.seen.lock().get(name).copied();
-        if seen.is_some_and(|tag| hmac::verify(&self.key, password, tag.as_ref()).is_ok()) {
-            return true;
+        let was_right =
+            seen.is_some_and(|tag| hmac::verify(&self.key, password, tag.as_ref()).is_ok());
+        was_right.then_some(true)
+    }
+
+    /// Whether this is the password of this user.
+    pub async fn verify(&self, name: &str, password: &[u8]) -> bool {
+        if let Some(known) = self.recall(name, password) {
+            return known;
         }
         let known = self.hashes.get(name);
         let hash = Arc::clone(known.unwrap_or(&self.nobody));
         let copy = password.to_owned();
-        let _turn = self.gate.acquire().await.expect("the gate is never closed");
+        let turn = Arc::clone(&self.gate).acquire_owned().await;
+        let turn = turn.expect("the gate is never closed");
+        let memory = Arc::clone(&self.memory);
         let matches = tokio::task::spawn_blocking(move || {
-            let hash = PasswordHash::new(&hash).expect("hashes are checked when they are read");
-            Argon2::default().verify_password(&copy, &hash).is_ok()
+            // Kept where the client has gone meanwhile, too: the memory is that of the turns.
+            let _turn = turn;
+            let mut blocks = memory.lock().pop().unwrap_or_default();
+            let matches = is_hash_of(&hash, &copy, &mut blocks);
+            memory.lock().push(blocks);
+            matches
         });
         let right = matches.await.unwrap_or(false) && known.is_some();
         if right {
@@ -123,6 +142,27 @@ impl Users {
         }
         right
     }
+}
+
+/// Whether a hash, with the parameters that it names, is that of a password.
+fn is_hash_of(hash: &str, password: &[u8], blocks: &mut Vec<Block>) -> bool {
+    let mut computed = || {
+        let hash = PasswordHash::new(hash).ok()?;
+        let algorithm = Algorithm::try_from(hash.algorithm).ok()?;
+        let version = hash.version.map_or(Ok(Version::default()), Version::try_from).ok()?;
+        let params = Params::try_from(&hash).ok()?;
+        let expected = hash.hash?;
+        let mut salt = [0; 64];
+        let salt = hash.salt?.decode_b64(&mut salt).ok()?;
+        blocks.resize(params.block_count(), Block::default());
+        let mut out = vec![0; expected.len()];
+        Argon2::new(algorithm, version, params)
+            .hash_password_into_with_memory(password, salt, &mut out, blocks.as_mut_slice())
+            .ok()?;
+        // Outputs are compared in constant time.
+        Some(Output::new(&out).ok()? == expected)
+    };
+    computed().unwrap_or(false)
 }
 
 /// The salted hash of a password, as a line of the file wants it behind the colon.
@@ -185,6 +225,24 @@ mod tests {
         assert!(!users.verify("ann", b"").await);
         assert!(!users.verify("bob", b"secret").await);
         assert!(!users.verify("bob", b"nobody's password").await);
+    }
+
+    #[tokio::test]
+    async fn however_many_log_in_the_memory_of_two_hashes_is_kept_and_no_more() {
+        let file = format!("ann:{}\n", hash_password(b"secret").unwrap());
+        let users = Arc::new(Users::parse(&file).unwrap());
+        let wrong = (0..12).map(|at| {
+            let users = Arc::clone(&users);
+            tokio::spawn(async move { users.verify("ann", format!("wrong-{at}").as_bytes()).await })
+        });
+        for one in wrong.collect::<Vec<_>>() {
+            assert!(!one.await.unwrap());
+        }
+        let kept = users.memory.lock().len();
+        assert!((1..=LOGINS_AT_A_TIME).contains(&kept), "kept={kept}");
+        assert_eq!(users.recall("ann", b"secret"), None);
+        assert!(users.verify("ann", b"secret").await);
+        assert_eq!(users.recall("ann", b"secret"), Some(true));
     }
 
     #[test]

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, WriteHalf};
-use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::api::{self, Answer, Closing, Peer, Reply};
@@ -19,6 +18,7 @@ use crate::context::{Context, Session};
 use crate::security::sasl::SaslState;
 use crate::wire::budget::Held;
 use crate::wire::frame::{Ahead, Frame, FrameError, FrameLimits, FrameReader, TICK, UNHURRIED};
+use crate::wire::presence::Presence;
 
 /// Serves a connection to its end.
 pub(super) async fn serve<S>(context: &Arc<Context>, stream: S, address: SocketAddr)
@@ -38,7 +38,8 @@ where
     let mut peer = Peer {
         session: Session::default(),
         sasl,
-        gone: Arc::new(Notify::new()),
+        presence: Arc::default(),
+        address: address.ip(),
         host: format!("/{}", address.ip()),
         client_id: String::new(),
     };
@@ -55,9 +56,7 @@ where
                 break;
             }
         };
-        let (bytes, held) = frame.into_parts();
-        let worked = work(context, &mut peer, &mut frames, bytes, address).await;
-        drop(held);
+        let worked = work(context, &mut peer, &mut frames, frame, address).await;
         let Ok(answer) = worked else { break };
         let Some(Answer { bytes, then_close, held }) = answer else { continue };
         if let Err(error) = send(context, &mut write, bytes, &held).await {
@@ -99,14 +98,18 @@ async fn work<R: AsyncRead + Unpin>(
     context: &Arc<Context>,
     peer: &mut Peer,
     frames: &mut FrameReader<R>,
-    bytes: Bytes,
+    frame: Frame,
     address: SocketAddr,
 ) -> Result<Option<Answer>, ()> {
+    let (bytes, held) = frame.into_parts();
     let started = context.clock.monotonic();
     let api_key = bytes.get(..2).map_or(-1, |key| i16::from_be_bytes([key[0], key[1]]));
     context.metrics.bytes_in.add(bytes.len() as u64 + 4);
-    let gone = Arc::clone(&peer.gone);
-    let mut answering = pin!(api::answer(context, peer, bytes));
+    // One for each request: who presses during one may be patient in the next.
+    let is_open = peer.sasl.is_open();
+    let presence = Arc::new(Presence::default());
+    peer.presence = Arc::clone(&presence);
+    let mut answering = pin!(api::answer(context, peer, bytes, held));
     let mut watching = true;
     let reply = loop {
         tokio::select! {
@@ -114,8 +117,9 @@ async fn work<R: AsyncRead + Unpin>(
             reply = &mut answering => break reply,
             ahead = frames.read_ahead(), if watching => {
                 watching = false;
-                if !matches!(ahead, Ok(Ahead::Full)) {
-                    gone.notify_one();
+                match ahead {
+                    Ok(Ahead::Full) => presence.press(),
+                    Ok(Ahead::Ended) | Err(_) => presence.leave(),
                 }
             }
         }
@@ -125,10 +129,19 @@ async fn work<R: AsyncRead + Unpin>(
         Reply::Answer(answer) => Ok(Some(answer)),
         Reply::Nothing => Ok(None),
         Reply::Close(closing) => {
-            if closing != Closing::RefusedWithoutAnswer {
+            let is_fault = !matches!(
+                closing,
+                Closing::RefusedWithoutAnswer | Closing::Gone | Closing::Stopping
+            );
+            if is_fault {
                 context.metrics.broken.up();
             }
-            tracing::info!(peer = %address, ?closing, "a connection is closed");
+            let reason = closing.reason();
+            if is_open {
+                tracing::info!(peer = %address, ?closing, reason, "a connection is closed");
+            } else {
+                tracing::info!(peer = %address, reason, "a connection is closed before its login");
+            }
             Err(())
         }
     }

@@ -1,8 +1,11 @@
 //! Accepts connections, up to the limit; those above it are closed at once.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -21,6 +24,7 @@ pub(super) async fn accept(
     tls: Option<TlsAcceptor>,
     slots: Arc<Semaphore>,
 ) {
+    let shares = Shares::default();
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -35,17 +39,58 @@ pub(super) async fn accept(
             tracing::debug!(%peer, limit = context.limits.max_connections, "too many connections");
             continue;
         };
+        let Some(share) = shares.take(peer.ip(), context.limits.max_connections_per_address) else {
+            context.metrics.refused.up();
+            let limit = context.limits.max_connections_per_address;
+            tracing::debug!(%peer, limit, "too many connections from this address");
+            continue;
+        };
         context.metrics.accepted.up();
         context.metrics.connections.up();
         let counted = Counted(Arc::clone(&context));
         let (context, tls) = (Arc::clone(&context), tls.clone());
         tokio::spawn(async move {
             let _counted = counted;
-            let _slot = slot;
+            let (_slot, _share) = (slot, share);
             tracing::debug!(%peer, "connected");
             serve(&context, stream, tls, peer).await;
             tracing::debug!(%peer, "disconnected");
         });
+    }
+}
+
+/// How many connections each address has.
+#[derive(Debug, Clone, Default)]
+struct Shares(Arc<Mutex<HashMap<IpAddr, usize>>>);
+
+/// One connection of an address, until it is dropped.
+struct Share {
+    shares: Shares,
+    address: IpAddr,
+}
+
+impl Shares {
+    /// One more connection of this address, where it has fewer than `most`.
+    fn take(&self, address: IpAddr, most: usize) -> Option<Share> {
+        let address = address.to_canonical();
+        let mut counts = self.0.lock();
+        if counts.get(&address).copied().unwrap_or(0) >= most {
+            return None;
+        }
+        *counts.entry(address).or_default() += 1;
+        Some(Share { shares: self.clone(), address })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut counts = self.shares.0.lock();
+        if let Some(count) = counts.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.address);
+            }
+        }
     }
 }
 

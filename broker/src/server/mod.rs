@@ -1,6 +1,7 @@
 //! The running broker: its listeners, its connections, and their end.
 
 mod connection;
+mod health;
 mod listener;
 
 use std::fmt;
@@ -18,7 +19,8 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::context::{
-    Context, LISTS_AT_A_TIME, LOOKUPS_AT_A_TIME, Limits, Node, decompressions_at_a_time,
+    Context, LISTS_AT_A_TIME, LOOKUPS_AT_A_TIME, Limits, Node, OFFSET_READS_AT_A_TIME,
+    decompressions_at_a_time,
 };
 use crate::groups::Coordinator;
 use crate::metrics::{Metrics, engine as engine_figures, http};
@@ -79,6 +81,7 @@ pub struct Broker {
     address: SocketAddr,
     metrics_address: Option<SocketAddr>,
     stop: watch::Sender<bool>,
+    halted: watch::Receiver<bool>,
     slots: Arc<Semaphore>,
     accepting: JoinHandle<()>,
     /// What runs beside the connections.
@@ -120,6 +123,7 @@ impl Broker {
             budget: MemoryBudget::new(limits.max_memory_bytes),
             lists: Semaphore::new(LISTS_AT_A_TIME),
             decompressions: Semaphore::new(decompressions_at_a_time()),
+            offset_reads: Semaphore::new(OFFSET_READS_AT_A_TIME),
             lookups: Semaphore::new(LOOKUPS_AT_A_TIME),
             metrics: Metrics::default(),
             clock,
@@ -134,6 +138,8 @@ impl Broker {
         ));
         let metrics_address = figures.as_ref().map(|&(_, address)| address);
         let mut beside = run_groups(&context.groups);
+        let (told, halted) = watch::channel(false);
+        beside.push(tokio::spawn(health::watch(Arc::clone(&context), told)));
         if let Some((listener, _)) = figures {
             let context = Arc::clone(&context);
             let text = move || {
@@ -142,7 +148,7 @@ impl Broker {
             };
             beside.push(tokio::spawn(http::serve(listener, Arc::new(text))));
         }
-        Ok(Self { context, address, metrics_address, stop, slots, accepting, beside })
+        Ok(Self { context, address, metrics_address, stop, halted, slots, accepting, beside })
     }
 
     /// Where clients connect.
@@ -161,6 +167,15 @@ impl Broker {
     #[must_use]
     pub fn context(&self) -> &Arc<Context> {
         &self.context
+    }
+
+    /// Waits until the engine has halted, which was logged with its cause: nothing can be written
+    /// any more.
+    pub async fn halted(&self) {
+        let mut halted = self.halted.clone();
+        if halted.wait_for(|&halted| halted).await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Accepts nothing more, lets requests that are under way end, and closes the engine.

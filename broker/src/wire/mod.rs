@@ -5,5 +5,6 @@ pub mod budget;
 pub mod fields;
 pub mod frame;
 pub mod head;
+pub mod presence;
 pub mod shape;
 pub mod text;

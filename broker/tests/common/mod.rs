@@ -3,12 +3,14 @@
 
 pub mod bodies;
 pub mod client;
+pub mod direct;
 pub mod paused;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use tidelog::clock::{Clock, SystemClock};
 use tidelog::io::SystemFiles;
@@ -28,6 +30,7 @@ pub struct TestBroker {
     pub address: SocketAddr,
     pub metrics: Option<SocketAddr>,
     pub context: Arc<Context>,
+    disk: MemoryDisk,
     directory: PathBuf,
     broker: Option<Broker>,
     runtime: Runtime,
@@ -59,11 +62,12 @@ impl TestBroker {
         let directory = std::env::temp_dir().join(name);
         let _ = std::fs::remove_dir_all(&directory);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let disk = MemoryDisk::new();
         let engine = Engine::builder(&directory)
             .config(EngineConfig::default().segment_bytes(1 << 20).disk_reserve_bytes(0))
             .clock(Arc::clone(&clock))
             .files(Arc::new(SystemFiles))
-            .store(Arc::new(MemoryDisk::new()))
+            .store(Arc::new(disk.clone()))
             .open()
             .expect("the engine opens");
         let runtime = Runtime::new().expect("a runtime starts");
@@ -75,6 +79,7 @@ impl TestBroker {
             address: broker.address(),
             metrics: broker.metrics_address(),
             context: Arc::clone(broker.context()),
+            disk,
             directory,
             broker: Some(broker),
             runtime,
@@ -96,10 +101,25 @@ impl TestBroker {
         topic.partitions().iter().map(end).collect()
     }
 
+    /// Lets every write of the index fail from now on, as a broken disk does.
+    pub fn break_index(&self) {
+        self.disk.fail_write_after(0);
+    }
+
+    /// Whether the broker notices in time that its engine has halted.
+    pub fn notices_halt(&self) -> bool {
+        let broker = self.broker.as_ref().expect("the broker runs");
+        let noticed =
+            async { tokio::time::timeout(Duration::from_secs(20), broker.halted()).await };
+        self.runtime.block_on(noticed).is_ok()
+    }
+
     /// Stops the broker as SIGTERM does.
     pub fn stop(&mut self) {
         if let Some(broker) = self.broker.take() {
-            self.runtime.block_on(broker.stop()).expect("the broker stops cleanly");
+            // A halted engine says so once more.
+            let stopped = self.runtime.block_on(broker.stop());
+            assert!(stopped.is_ok() || self.engine.metrics().halted, "{stopped:?}");
         }
     }
 }

@@ -5,13 +5,12 @@
 use crate::common;
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use common::client::{batch, name, produce};
 use common::paused::PausedBroker;
-use common::{Client, TestBroker, config};
+use common::{Client, TestBroker, config, direct};
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
@@ -22,10 +21,8 @@ use kafka_protocol::messages::*;
 use kafka_protocol::protocol::{Request, StrBytes};
 use tidelog::Record;
 use tidelog::record::{BatchBuilder, Codec};
-use tidelog_broker::api::{self, Closing, Peer, Reply};
+use tidelog_broker::api::{Closing, Reply};
 use tidelog_broker::context::{LOOKUPS_AT_A_TIME, Session, decompressions_at_a_time};
-use tidelog_broker::security::sasl::SaslState;
-use tokio::sync::Notify;
 
 /// As many elements as nearly fill a request.
 const MANY: u32 = 250_000;
@@ -93,17 +90,7 @@ fn what_is_asked_for_very_often_is_told_once() {
 
 /// What becomes of a request of somebody who has connected.
 fn answered<R: Request>(broker: &TestBroker, version: i16, request: &R) -> Reply {
-    let mut client = Client::over(Box::new(std::io::Cursor::new(Vec::new())));
-    let (_, frame) = client.frame(version, request);
-    let mut peer = Peer {
-        session: Session::default(),
-        sasl: SaslState::Off,
-        gone: Arc::new(Notify::new()),
-        host: "/127.0.0.1".to_owned(),
-        client_id: String::new(),
-    };
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(api::answer(&broker.context, &mut peer, frame.slice(4..)))
+    direct::reply(&broker.context, &Session::default(), false, version, request)
 }
 
 /// Requests that are answered with more than they are, each with its version.

@@ -359,11 +359,12 @@ fn the_longest_text_names_a_group_and_an_empty_one_does_not() {
 }
 
 #[test]
-fn any_user_may_use_any_group_and_offsets_want_the_grant_to_read_their_topic() {
+fn offsets_want_the_grant_for_their_group_and_the_grant_to_read_their_topic() {
     let line = format!("ann:{}\n", hash_password(b"secret").unwrap());
     let users = Users::parse(&line).unwrap();
-    let grants = Grants::parse("ann KafkaRead t\nann KafkaWrite hidden\n").unwrap();
-    let security = Security { users: Some(users), grants: Some(Arc::new(grants)) };
+    let grants = Grants::parse("ann KafkaRead t\nann KafkaWrite hidden\nann All g").unwrap();
+    let security =
+        Security { users: Some(users), grants: Some(Arc::new(grants)), ..Security::default() };
     let broker = PausedBroker::start(Config { security, ..config() });
     for topic in ["t", "hidden"] {
         broker.engine.create_topic(topic, tidelog::TopicConfig::new(1)).unwrap();

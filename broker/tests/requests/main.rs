@@ -3,11 +3,14 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod bounded_answers;
 mod connections;
 mod greedy_clients;
+mod group_grants;
 mod groups;
 mod log_dirs;
 mod long_texts;
 mod produce;
 mod request_bodies;
+mod shares;
 mod transactions;
