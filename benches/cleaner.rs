@@ -51,7 +51,7 @@ fn open(directory: &Path) -> Engine {
         .disk_reserve_bytes(0);
     let builder = Engine::builder(directory).config(config);
     #[cfg(all(not(feature = "rocksdb"), feature = "test-util"))]
-    let builder = builder.store(std::sync::Arc::new(tidelog::store::MemoryDisk::new()));
+    let builder = builder.store(std::sync::Arc::new(tidelog::testing::MemoryDisk::new()));
     builder.open().expect("the engine opens")
 }
 

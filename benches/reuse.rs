@@ -22,7 +22,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use support::{BenchDir, Stopwatch, batches, env_u64, percentile};
 use tidelog::config::{EngineConfig, Maintenance};
-use tidelog::io::{Files, SystemFiles};
+use tidelog::testing::{Files, SystemFiles};
 use tidelog::{Durability, Engine, Partition, TopicConfig};
 
 const SEGMENT_BYTES: u64 = 32 << 20;

@@ -2,7 +2,6 @@
 #![cfg_attr(feature = "rocksdb", doc = include_str!("../README.md"))]
 #![doc = include_str!("../docs/crate.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod base;
 mod commit;
@@ -10,18 +9,19 @@ pub mod config;
 mod core;
 mod engine;
 mod index;
-pub mod log;
+mod log;
 mod open;
 mod read;
 pub mod record;
 mod space;
 mod state;
+#[cfg(any(test, feature = "test-util"))]
+pub mod testing;
 mod write;
 
-pub use base::{clock, error, io, metrics, rules, types};
-pub use index::{keyspace, store, write_batch};
+pub use base::{clock, error, metrics, types};
 pub use record::partitioner;
-pub use state::{partition, producer};
+pub use state::producer;
 
 pub use crate::core::{
     CleanerLag, GroupOffset, NegativeOffset, ProducerIdError, TooLong, TooManyProducers,
@@ -62,6 +62,9 @@ pub use state::catalog::{Partition, Topic, UnknownPartition};
 pub use state::partition::{EpochEnd, OffsetsExhausted};
 pub use state::producer::transaction::ProducerTransactionError;
 pub use state::producer::{AbortedTransaction, SequenceError};
+#[cfg(any(test, feature = "test-util"))]
+#[doc(hidden)]
+pub use testing::internals;
 pub use write::append::{
     AppendError, AppendErrorKind, AppendTransaction, CommitError, Committed, CommittedBatch,
     FirstSequence, NotWritten, Refusal,

@@ -9,14 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidelog::clock::ManualClock;
 use tidelog::config::{Maintenance, TOPIC_CONFIG_KEYS};
-use tidelog::io::SimulatedDisk;
-use tidelog::keyspace::{GroupRow, IndexEntry, MetaKey, batch_key, encode_applied, group_key};
-use tidelog::log::{SEGMENT_HEADER_BYTES, pack_segments};
-use tidelog::store::MemoryDisk;
+use tidelog::internals::fuzz::pack_segments;
+use tidelog::internals::keyspace::{
+    GroupRow, IndexEntry, MetaKey, batch_key, encode_applied, group_key,
+};
+use tidelog::internals::log::SEGMENT_HEADER_BYTES;
+use tidelog::internals::write_batch::{Operation, WriteBatch};
+use tidelog::testing::{ManualClock, MemoryDisk, SimulatedDisk};
 use tidelog::types::{AppliedCommit, CommitSequence, PartitionId, SegmentId, TopicId};
-use tidelog::write_batch::{Operation, WriteBatch};
 use tidelog::{Durability, Engine, EngineConfig, GroupOffset, Record, Topic, TopicConfig};
 
 const FRAME_HEADER_BYTES: usize = 68;

@@ -1,14 +1,14 @@
 //! Any bytes as keys and values of the index: refused, or what they would be written as.
 
-use tidelog::keyspace::{
+use tidelog::internals::keyspace::{
     AbortedRow, BatchEntry, GroupRow, Identity, IndexEntry, MetaKey, PartitionRow,
     PendingOffsetKey, ProducerRow, ProducerTransactionRow, Session, TopicRow, batch_key,
     batch_key_offset, decode_aborted_key, decode_applied, decode_counter, decode_group_key,
     decode_partition_key, decode_producer_key, decode_producer_transaction_key, encode_applied,
     encode_counter, group_key, partition_key, producer_key, producer_transaction_key, topic_key,
 };
+use tidelog::internals::write_batch::{Operation, WriteBatch};
 use tidelog::types::PartitionId;
-use tidelog::write_batch::{Operation, WriteBatch};
 
 /// Takes the first byte as the length of a key, and what is behind the key as its value, and shows
 /// them to every decoder; and all behind the first byte to that of write batches.

@@ -12,5 +12,6 @@ pub use decode_record_batch::decode_record_batch;
 pub use decode_store_value::decode_store_value;
 pub use encode_decode::encode_decode;
 pub use engine_ops::{engine_ops, engine_ops_breaking, show_operations};
-pub use tidelog::config::fuzz_topic_settings as topic_config;
-pub use tidelog::log::{fuzz_decode_frame as decode_frame, fuzz_replay_segment as replay_segment};
+pub use tidelog::internals::fuzz::decode_frame;
+pub use tidelog::internals::fuzz::replay_segment;
+pub use tidelog::internals::fuzz::topic_settings as topic_config;

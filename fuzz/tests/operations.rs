@@ -2,7 +2,7 @@
 
 use std::panic::{catch_unwind, set_hook, take_hook};
 
-use tidelog::rules::{BrokenRules, Rule};
+use tidelog::internals::rules::{BrokenRules, Rule};
 use tidelog_fuzz::{engine_ops, engine_ops_breaking};
 
 /// Bytes that look random and are the same every time.

@@ -1,16 +1,12 @@
 //! What can be set: a topic's configuration by Kafka's names, and the engine's own limits.
 
 mod engine;
-#[cfg(any(test, feature = "test-util"))]
-mod fuzz;
 mod keys;
 mod limits;
 mod topic;
 mod topic_error;
 
 pub use engine::{EngineConfig, Maintenance};
-#[cfg(any(test, feature = "test-util"))]
-pub use fuzz::fuzz_topic_settings;
 pub use keys::{CleanupPolicy, ConfigKey, Domain, Effect, TOPIC_CONFIG_KEYS};
 pub use limits::{EngineConfigError, Limit, LimitProblem};
 pub use topic::{

@@ -26,10 +26,10 @@ pub struct EngineBuilder {
     log_directory: Option<PathBuf>,
     config: EngineConfig,
     clock: Arc<dyn Clock>,
-    files: Arc<dyn Files>,
-    store: Option<Arc<dyn OpenStore>>,
-    seed: Option<u64>,
-    broken: BrokenRules,
+    pub(crate) files: Arc<dyn Files>,
+    pub(crate) store: Option<Arc<dyn OpenStore>>,
+    pub(crate) seed: Option<u64>,
+    pub(crate) broken: BrokenRules,
 }
 
 impl EngineBuilder {
@@ -61,31 +61,6 @@ impl EngineBuilder {
     /// Another directory for the commit log, such as one on another disk.
     pub fn log_dir(mut self, directory: impl AsRef<Path>) -> Self {
         self.log_directory = Some(directory.as_ref().to_owned());
-        self
-    }
-
-    /// The file system; the real one unless it is set.
-    pub fn files(mut self, files: Arc<dyn Files>) -> Self {
-        self.files = files;
-        self
-    }
-
-    /// The index store; RocksDB unless it is set.
-    pub fn store(mut self, store: Arc<dyn OpenStore>) -> Self {
-        self.store = Some(store);
-        self
-    }
-
-    /// The seed of random ids, for tests that must run the same every time.
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = Some(seed);
-        self
-    }
-
-    /// Breaks rules on purpose, to show that they matter.
-    #[cfg(any(test, feature = "test-util"))]
-    pub fn broken(mut self, broken: BrokenRules) -> Self {
-        self.broken = broken;
         self
     }
 

@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use super::Engine;
 use crate::base::error::StorageError;
-#[cfg(any(test, feature = "test-util"))]
-use crate::base::types::Offset;
 use crate::core::Shared;
 use crate::space::cleaner::{
     CleanError, CleanerPass, CleanerPause, CleanerPlan, CleanerRound, When, clean_partition,
@@ -55,24 +53,6 @@ impl Engine {
     #[must_use]
     pub fn cleaner(&self) -> Cleaner<'_> {
         Cleaner { shared: self.shared() }
-    }
-
-    /// For tests: counts all of a partition as dirty again.
-    ///
-    /// # Errors
-    /// What the storage says.
-    #[cfg(any(test, feature = "test-util"))]
-    pub fn forget_cleaned(&self, partition: &Partition) -> Result<(), StorageError> {
-        crate::space::cleaner::forget_cleaned(self.shared(), partition)
-    }
-
-    /// For tests: moves the log end forward, as if records had been there.
-    ///
-    /// # Errors
-    /// What the storage says.
-    #[cfg(any(test, feature = "test-util"))]
-    pub fn skip_offsets(&self, partition: &Partition, log_end: Offset) -> Result<(), StorageError> {
-        crate::space::cleaner::skip_offsets(self.shared(), partition, log_end)
     }
 }
 

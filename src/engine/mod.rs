@@ -120,7 +120,7 @@ impl Engine {
         EngineBuilder::new(directory.as_ref())
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.inner.shared
     }
 

@@ -33,32 +33,6 @@ impl Engine {
     pub fn producers(&self) -> ProducerManager<'_> {
         ProducerManager { shared: self.shared() }
     }
-
-    /// For tests: until the engine is closed, a producer has a transaction open under this id that
-    /// may write to the partition, without any request for it.
-    #[cfg(any(test, feature = "test-util"))]
-    pub fn pretend_open_transaction(
-        &self,
-        transactional_id: &str,
-        producer: ProducerIdentity,
-        partition: &Partition,
-    ) {
-        transactions::pretend_open(self.shared(), transactional_id, producer, partition);
-    }
-
-    /// For tests: writes the marker that ends a producer's transaction in one partition.
-    ///
-    /// # Errors
-    /// What the storage says.
-    #[cfg(any(test, feature = "test-util"))]
-    pub fn write_marker(
-        &self,
-        producer: ProducerIdentity,
-        partition: &Partition,
-        kind: MarkerKind,
-    ) -> Result<(), StorageError> {
-        transactions::write_marker(self.shared(), producer, partition, kind)
-    }
 }
 
 impl ProducerManager<'_> {

@@ -27,17 +27,17 @@
 use crate::base::types::{CommitSequence, EngineId, SegmentId};
 
 /// Bytes of a frame before its write batch.
-pub(super) const FRAME_HEADER_BYTES: usize = 68;
+pub(crate) const FRAME_HEADER_BYTES: usize = 68;
 /// Frames start at multiples of this.
-pub(super) const FRAME_ALIGNMENT: u64 = 8;
+pub(crate) const FRAME_ALIGNMENT: u64 = 8;
 /// A payload has at least the header of a record batch.
-pub(super) const MIN_PAYLOAD_BYTES: usize = 61;
+pub(crate) const MIN_PAYLOAD_BYTES: usize = 61;
 /// The checksum of a record batch covers it from here on.
-pub(super) const PAYLOAD_SUMMED_FROM: u64 = 21;
+pub(crate) const PAYLOAD_SUMMED_FROM: u64 = 21;
 /// Where the checksum of a record batch stands in it.
-pub(super) const PAYLOAD_CRC_AT: std::ops::Range<usize> = 17..21;
+pub(crate) const PAYLOAD_CRC_AT: std::ops::Range<usize> = 17..21;
 /// Bytes of a payload's entry in the table.
-pub(super) const TABLE_ENTRY_BYTES: usize = 8;
+pub(crate) const TABLE_ENTRY_BYTES: usize = 8;
 
 pub(super) const MAGIC: [u8; 4] = *b"tlf\x01";
 /// The checksum covers what lies after it.
@@ -68,22 +68,22 @@ pub fn frame_layout(
 
 /// The fields of a frame before its write batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FrameHeader {
-    pub(super) crc: u32,
-    pub(super) sequence: CommitSequence,
-    pub(super) synced: CommitSequence,
-    pub(super) segment: SegmentId,
-    pub(super) position: u64,
-    pub(super) append_time_ms: i64,
-    pub(super) payload_bytes: u64,
-    pub(super) previous_crc: u32,
-    pub(super) write_batch_bytes: u32,
-    pub(super) payload_count: u32,
+pub(crate) struct FrameHeader {
+    pub(crate) crc: u32,
+    pub(crate) sequence: CommitSequence,
+    pub(crate) synced: CommitSequence,
+    pub(crate) segment: SegmentId,
+    pub(crate) position: u64,
+    pub(crate) append_time_ms: i64,
+    pub(crate) payload_bytes: u64,
+    pub(crate) previous_crc: u32,
+    pub(crate) write_batch_bytes: u32,
+    pub(crate) payload_count: u32,
 }
 
 impl FrameHeader {
     /// The header's bytes.
-    pub(super) fn encode(&self) -> [u8; FRAME_HEADER_BYTES] {
+    pub(crate) fn encode(&self) -> [u8; FRAME_HEADER_BYTES] {
         let mut bytes = [0; FRAME_HEADER_BYTES];
         bytes[0..4].copy_from_slice(&MAGIC);
         bytes[4..8].copy_from_slice(&self.crc.to_le_bytes());
@@ -100,7 +100,7 @@ impl FrameHeader {
     }
 
     /// Reads a header; `None` where the magic does not stand. Nothing else is checked.
-    pub(super) fn decode(bytes: &[u8; FRAME_HEADER_BYTES]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8; FRAME_HEADER_BYTES]) -> Option<Self> {
         if bytes[0..4] != MAGIC {
             return None;
         }
@@ -119,13 +119,13 @@ impl FrameHeader {
     }
 
     /// Bytes from the frame's start to its first payload. It cannot overflow: the counts are u32.
-    pub(super) fn head_bytes(&self) -> u64 {
+    pub(crate) fn head_bytes(&self) -> u64 {
         let table_bytes = u64::from(self.payload_count) * TABLE_ENTRY_BYTES as u64;
         FRAME_HEADER_BYTES as u64 + u64::from(self.write_batch_bytes) + table_bytes
     }
 
     /// The size of the frame with its padding; `None` where the lengths are absurd.
-    pub(super) fn frame_bytes(&self) -> Option<u64> {
+    pub(crate) fn frame_bytes(&self) -> Option<u64> {
         let bytes = self.head_bytes().checked_add(self.payload_bytes)?;
         bytes.checked_next_multiple_of(FRAME_ALIGNMENT)
     }
@@ -133,10 +133,10 @@ impl FrameHeader {
 
 /// What the checksum of an engine's frames starts from: frames of another engine do not check.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct FrameSeed(u32);
+pub(crate) struct FrameSeed(u32);
 
 impl FrameSeed {
-    pub(super) fn new(engine: EngineId) -> Self {
+    pub(crate) fn new(engine: EngineId) -> Self {
         Self(crc32c::crc32c(&engine.0.to_le_bytes()))
     }
 
@@ -146,7 +146,7 @@ impl FrameSeed {
     }
 
     /// The checksum of a frame's head.
-    pub(super) fn sum_head(
+    pub(crate) fn sum_head(
         self,
         header: &[u8; FRAME_HEADER_BYTES],
         write_batch: &[u8],
@@ -158,12 +158,12 @@ impl FrameSeed {
 }
 
 /// Writes a checksum into an encoded header.
-pub(super) fn set_crc(header: &mut [u8], crc: u32) {
+pub(crate) fn set_crc(header: &mut [u8], crc: u32) {
     header[4..8].copy_from_slice(&crc.to_le_bytes());
 }
 
 /// A payload's entry in the table.
-pub(super) fn encode_table_entry(length_bytes: u32, crc: u32) -> [u8; TABLE_ENTRY_BYTES] {
+pub(crate) fn encode_table_entry(length_bytes: u32, crc: u32) -> [u8; TABLE_ENTRY_BYTES] {
     let mut entry = [0; TABLE_ENTRY_BYTES];
     entry[0..4].copy_from_slice(&length_bytes.to_le_bytes());
     entry[4..8].copy_from_slice(&crc.to_le_bytes());
@@ -171,15 +171,15 @@ pub(super) fn encode_table_entry(length_bytes: u32, crc: u32) -> [u8; TABLE_ENTR
 }
 
 /// The entries of a payload table, as (length, checksum).
-pub(super) fn table_entries(table: &[u8]) -> impl Iterator<Item = (u32, u32)> + '_ {
+pub(crate) fn table_entries(table: &[u8]) -> impl Iterator<Item = (u32, u32)> + '_ {
     table.chunks_exact(TABLE_ENTRY_BYTES).map(|entry| (u32_at(entry, 0), u32_at(entry, 4)))
 }
 
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes were taken"))
 }
 
-pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes were taken"))
 }
 

@@ -12,8 +12,6 @@ mod create;
 mod directory;
 mod frame;
 mod free;
-#[cfg(any(test, feature = "test-util"))]
-mod fuzz;
 mod options;
 mod reader;
 mod recovery;
@@ -36,16 +34,30 @@ use crate::base::error::StorageError;
 use crate::base::io::Files;
 use crate::base::types::{AppliedCommit, CommitSequence, EngineId, PayloadLocation};
 
-pub use append::{AppendFailure, FramePlace, GroupPlace, NewFrame, Payload};
+pub use append::{AppendFailure, NewFrame, Payload};
 pub use frame::{FrameLayout, frame_layout};
-pub use free::FreeSegments;
-#[cfg(any(test, feature = "test-util"))]
-pub use fuzz::{fuzz_decode_frame, fuzz_replay_segment, pack_segments};
 pub use options::{LogOptions, max_open_segments};
 pub use reader::SegmentInfo;
 pub use recovery::RecoveredLog;
-pub use replay::{ReplayedFrame, ReplayedPayload};
-pub use segment::{SEGMENT_FORMAT_VERSION, SEGMENT_HEADER_BYTES};
+pub use replay::ReplayedFrame;
+pub use segment::SEGMENT_HEADER_BYTES;
+
+/// What `testing` takes apart and puts together by hand.
+#[cfg(any(test, feature = "test-util"))]
+pub(crate) mod parts {
+    pub use super::append::{FramePlace, GroupPlace};
+    pub use super::free::FreeSegments;
+    pub use super::replay::ReplayedPayload;
+    pub use super::segment::SEGMENT_FORMAT_VERSION;
+
+    pub(crate) use super::frame::{
+        FRAME_ALIGNMENT, FRAME_HEADER_BYTES, FrameHeader, FrameSeed, MIN_PAYLOAD_BYTES,
+        PAYLOAD_CRC_AT, PAYLOAD_SUMMED_FROM, TABLE_ENTRY_BYTES, encode_table_entry, set_crc,
+        table_entries, u32_at, u64_at,
+    };
+    pub(crate) use super::replay::{FrameReader, Window};
+    pub(crate) use super::segment::{MAX_SEGMENT_ID, Segment, SegmentHeader, file_name};
+}
 
 use frame::FrameSeed;
 use free::FreeFiles;
@@ -87,12 +99,14 @@ impl CommitLog {
     }
 
     /// Bytes of frames that were written since the log was opened.
+    #[cfg(any(test, feature = "test-util"))]
     #[must_use]
     pub fn written_bytes(&self) -> u64 {
         self.progress.written_bytes()
     }
 
     /// How many callers wait for a sync that another of them runs.
+    #[cfg(any(test, feature = "test-util"))]
     #[must_use]
     pub fn waiting_syncs(&self) -> usize {
         self.progress.waiting_count()
@@ -118,17 +132,6 @@ impl CommitLog {
         self.progress.sync(through)
     }
 
-    /// Syncs each time that `background_sync_bytes` are unsynced (W8), until the log is halted or
-    /// [`CommitLog::stop_background_sync`] is called. For a thread of the engine's.
-    pub fn run_background_sync(&self) {
-        self.progress.run_background();
-    }
-
-    /// Makes [`CommitLog::run_background_sync`] return.
-    pub fn stop_background_sync(&self) {
-        self.progress.stop_background();
-    }
-
     /// Reads the bytes of a record batch. That they are the batch that was meant is to be checked
     /// against the index (W4).
     ///
@@ -142,6 +145,7 @@ impl CommitLog {
     }
 
     /// Whether a storage failure has stopped all writes.
+    #[cfg(any(test, feature = "test-util"))]
     #[must_use]
     pub fn is_halted(&self) -> bool {
         self.progress.check_running().is_err()

@@ -15,8 +15,6 @@ const LEAST_OPEN_SEGMENTS: u64 = 4;
 pub struct LogOptions {
     /// The size at which a segment is left for a new one.
     pub segment_bytes: u64,
-    /// After how many unsynced bytes the background syncs (W8).
-    pub background_sync_bytes: u64,
     /// How many bytes may be unsynced before the committer waits (W8). It bounds what a power
     /// loss takes of buffered commits.
     pub max_unsynced_bytes: u64,
@@ -35,7 +33,6 @@ impl Default for LogOptions {
         const MIB: u64 = 1024 * 1024;
         Self {
             segment_bytes: 256 * MIB,
-            background_sync_bytes: 16 * MIB,
             max_unsynced_bytes: 64 * MIB,
             reserve_bytes: 0,
             max_free_segments: 8,

@@ -147,12 +147,7 @@ impl CommitLog {
         let segment = Arc::new(segment);
         free.note_tail(segment.reused_bytes.saturating_sub(position));
         let last_sequence = header.previous_sequence;
-        let progress = SyncProgress::new(
-            last_sequence,
-            segment.clone(),
-            options.background_sync_bytes,
-            options.broken,
-        );
+        let progress = SyncProgress::new(last_sequence, segment.clone(), options.broken);
         let writer = Writer {
             stale_end: segment.reused_bytes,
             segment,

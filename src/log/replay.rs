@@ -12,7 +12,9 @@ use super::frame::{
 use super::segment::Segment;
 use crate::base::error::{Corruption, StorageError};
 use crate::base::rules::{BrokenRules, Rule};
-use crate::base::types::{AppliedCommit, PayloadLocation};
+use crate::base::types::AppliedCommit;
+#[cfg(any(test, feature = "test-util"))]
+use crate::base::types::PayloadLocation;
 
 /// Bytes of a file that are looked at in one piece.
 const WINDOW_BYTES: usize = 256 * 1024;
@@ -25,6 +27,10 @@ const HEAD_WINDOW_BYTES: usize = 4 * 1024;
 const SCAN_ALLOWANCE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A commit that was read back from the log.
+#[cfg_attr(
+    not(any(test, feature = "test-util")),
+    expect(dead_code, reason = "the engine replays write batches; tests read all of a frame")
+)]
 #[derive(Debug, Clone, Copy)]
 pub struct ReplayedFrame<'a> {
     /// Its number, and where its frame lies.
@@ -38,6 +44,7 @@ pub struct ReplayedFrame<'a> {
 }
 
 /// A record batch of a commit that was read back.
+#[cfg(any(test, feature = "test-util"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplayedPayload {
     /// Where it lies.
@@ -46,6 +53,7 @@ pub struct ReplayedPayload {
     pub crc: u32,
 }
 
+#[cfg(any(test, feature = "test-util"))]
 impl ReplayedFrame<'_> {
     /// The record batches of the frame, in order. Each has been summed.
     pub fn payloads(&self) -> impl Iterator<Item = ReplayedPayload> + '_ {
@@ -59,13 +67,13 @@ impl ReplayedFrame<'_> {
 }
 
 /// A frame that counts, and where the next one starts.
-pub(super) struct Counted<'a> {
-    pub(super) frame: ReplayedFrame<'a>,
-    pub(super) end: u64,
+pub(crate) struct Counted<'a> {
+    pub(crate) frame: ReplayedFrame<'a>,
+    pub(crate) end: u64,
 }
 
 /// A part of a file in memory, moved over it on demand.
-pub(super) struct Window<'s> {
+pub(crate) struct Window<'s> {
     segment: &'s Segment,
     /// What lies beyond this is not there.
     end: u64,
@@ -77,7 +85,7 @@ pub(super) struct Window<'s> {
 
 impl<'s> Window<'s> {
     /// A window on a segment up to `end`, or the end of the file if that comes first.
-    pub(super) fn new(segment: &'s Segment, end: u64) -> Result<Self, StorageError> {
+    pub(crate) fn new(segment: &'s Segment, end: u64) -> Result<Self, StorageError> {
         let end = end.min(segment.length()?);
         Ok(Self { segment, end, start: 0, bytes: Vec::new(), piece_bytes: WINDOW_BYTES })
     }
@@ -159,7 +167,7 @@ impl<'s> Window<'s> {
 
 /// Reads the frames of one log.
 #[derive(Debug)]
-pub(super) struct FrameReader {
+pub(crate) struct FrameReader {
     seed: FrameSeed,
     broken: BrokenRules,
     /// Write batch and payload table of the frame that was read last.
@@ -167,7 +175,7 @@ pub(super) struct FrameReader {
 }
 
 impl FrameReader {
-    pub(super) fn new(seed: FrameSeed, broken: BrokenRules) -> Self {
+    pub(crate) fn new(seed: FrameSeed, broken: BrokenRules) -> Self {
         Self { seed, broken, head: Vec::new() }
     }
 
@@ -216,7 +224,7 @@ impl FrameReader {
     }
 
     /// The frame at a place, if it counts as the one after `last` (R6).
-    pub(super) fn next(
+    pub(crate) fn next(
         &mut self,
         window: &mut Window<'_>,
         position: u64,
@@ -318,7 +326,7 @@ impl FrameReader {
 
     /// The first frame in a place that is wanted and whose head checks. Frames are looked for at
     /// every position that is legal for one, since what lies in between cannot be trusted.
-    pub(super) fn find(
+    pub(crate) fn find(
         &self,
         segment: &Segment,
         place: Range<u64>,

@@ -42,22 +42,22 @@ const SUMMED_FROM: usize = 12;
 const BLOCK: usize = SEGMENT_HEADER_BYTES as usize;
 const NAME_DIGITS: usize = 20;
 /// Ids are given from 1 up and never reach this: a name with a greater one is none of ours.
-pub(super) const MAX_SEGMENT_ID: u64 = u64::MAX >> 1;
+pub(crate) const MAX_SEGMENT_ID: u64 = u64::MAX >> 1;
 const NAME_SUFFIX: &str = ".log";
 const FREE_SUFFIX: &str = ".free";
 
 /// What the header block of a segment tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct SegmentHeader {
-    pub(super) engine: EngineId,
-    pub(super) id: SegmentId,
-    pub(super) epoch: u32,
-    pub(super) previous_crc: u32,
-    pub(super) previous_segment: SegmentId,
-    pub(super) previous_end: u64,
-    pub(super) previous_sequence: CommitSequence,
-    pub(super) synced: CommitSequence,
-    pub(super) reused_bytes: u64,
+pub(crate) struct SegmentHeader {
+    pub(crate) engine: EngineId,
+    pub(crate) id: SegmentId,
+    pub(crate) epoch: u32,
+    pub(crate) previous_crc: u32,
+    pub(crate) previous_segment: SegmentId,
+    pub(crate) previous_end: u64,
+    pub(crate) previous_sequence: CommitSequence,
+    pub(crate) synced: CommitSequence,
+    pub(crate) reused_bytes: u64,
 }
 
 /// Why a header block is not taken.
@@ -74,7 +74,7 @@ pub(super) enum HeaderFault {
 }
 
 impl SegmentHeader {
-    pub(super) fn encode(&self) -> [u8; BLOCK] {
+    pub(crate) fn encode(&self) -> [u8; BLOCK] {
         let mut block = [0; BLOCK];
         block[0..8].copy_from_slice(&MAGIC);
         block[12..16].copy_from_slice(&SEGMENT_FORMAT_VERSION.to_le_bytes());
@@ -127,7 +127,7 @@ impl SegmentHeader {
 }
 
 /// The name of a segment's file.
-pub(super) fn file_name(id: SegmentId) -> String {
+pub(crate) fn file_name(id: SegmentId) -> String {
     debug_assert!(id.0 <= MAX_SEGMENT_ID, "no greater id is given");
     format!("{:020}{NAME_SUFFIX}", id.0)
 }
@@ -156,7 +156,7 @@ fn parse_name(name: &str, suffix: &str) -> Option<SegmentId> {
 
 /// An open segment, on the descriptor that writes it.
 #[derive(Debug)]
-pub(super) struct Segment {
+pub(crate) struct Segment {
     pub(super) id: SegmentId,
     pub(super) path: PathBuf,
     pub(super) file: Arc<dyn File>,
@@ -165,7 +165,7 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    pub(super) fn open(
+    pub(crate) fn open(
         files: &dyn Files,
         directory: &Path,
         id: SegmentId,

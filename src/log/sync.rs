@@ -45,7 +45,6 @@ struct State {
     unsynced: VecDeque<UnsyncedSegment>,
     running: bool,
     waiting_count: usize,
-    stopping: bool,
     halted: Option<Arc<StorageError>>,
 }
 
@@ -53,24 +52,18 @@ struct State {
 #[derive(Debug)]
 pub(super) struct SyncProgress {
     state: Mutex<State>,
-    /// Notified when a sync ends, when one is due in the background, at a halt, and at the end.
+    /// Notified when a sync ends, and at a halt.
     changed: Condvar,
     // Copies of `state`, for readers that must not wait. SeqCst: they are read once a group.
     written: AtomicU64,
     synced: AtomicU64,
     is_halted: AtomicBool,
-    background_sync_bytes: u64,
     broken: BrokenRules,
 }
 
 impl SyncProgress {
     /// The state after opening, when all that was found is synced.
-    pub(super) fn new(
-        last: CommitSequence,
-        current: Arc<Segment>,
-        background_sync_bytes: u64,
-        broken: BrokenRules,
-    ) -> Self {
+    pub(super) fn new(last: CommitSequence, current: Arc<Segment>, broken: BrokenRules) -> Self {
         let mark = Mark { sequence: last, bytes: 0 };
         let state = State {
             written: mark,
@@ -78,7 +71,6 @@ impl SyncProgress {
             unsynced: VecDeque::from([UnsyncedSegment { segment: current, left_after: None }]),
             running: false,
             waiting_count: 0,
-            stopping: false,
             halted: None,
         };
         Self {
@@ -87,7 +79,6 @@ impl SyncProgress {
             written: AtomicU64::new(last.0),
             synced: AtomicU64::new(last.0),
             is_halted: AtomicBool::new(false),
-            background_sync_bytes,
             broken,
         }
     }
@@ -100,6 +91,7 @@ impl SyncProgress {
         CommitSequence(self.synced.load(Ordering::SeqCst))
     }
 
+    #[cfg(any(test, feature = "test-util"))]
     pub(super) fn written_bytes(&self) -> u64 {
         self.state.lock().written.bytes
     }
@@ -108,6 +100,7 @@ impl SyncProgress {
         self.state.lock().unsynced_bytes()
     }
 
+    #[cfg(any(test, feature = "test-util"))]
     pub(super) fn waiting_count(&self) -> usize {
         self.state.lock().waiting_count
     }
@@ -140,9 +133,6 @@ impl SyncProgress {
         state.written = Mark { sequence: last, bytes: state.written.bytes + frame_bytes };
         state.assert_sound();
         self.written.store(last.0, Ordering::SeqCst);
-        if state.unsynced_bytes() >= self.background_sync_bytes && !state.running {
-            self.changed.notify_all();
-        }
     }
 
     /// Tells that the writer has left its segment for a new one, whose header is durable. What is
@@ -206,23 +196,6 @@ impl SyncProgress {
         let result = MutexGuard::unlocked(&mut state, || segment.sync());
         self.end(&mut state, &result);
         result
-    }
-
-    /// Syncs in the background (W8) until the log is halted or [`Self::stop_background`] is called.
-    pub(super) fn run_background(&self) {
-        let mut state = self.state.lock();
-        while !state.stopping && state.halted.is_none() {
-            if state.running || state.unsynced_bytes() < self.background_sync_bytes {
-                self.changed.wait(&mut state);
-            } else if self.lead(&mut state).is_err() {
-                return;
-            }
-        }
-    }
-
-    pub(super) fn stop_background(&self) {
-        self.state.lock().stopping = true;
-        self.changed.notify_all();
     }
 
     fn wait(&self, state: &mut MutexGuard<'_, State>) {

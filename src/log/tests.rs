@@ -8,10 +8,10 @@ use super::frame::FrameSeed;
 use super::replay::{FrameReader, Window};
 use super::segment::{SEGMENT_HEADER_BYTES, Segment};
 use super::{CommitLog, LogOptions, NewFrame, Payload, frame_layout};
-use super::{fuzz_decode_frame, fuzz_replay_segment, pack_segments};
-use crate::base::io::SimulatedDisk;
 use crate::base::rules::BrokenRules;
 use crate::base::types::{AppliedCommit, CommitSequence, EngineId, SegmentId};
+use crate::testing::SimulatedDisk;
+use crate::testing::internals::fuzz::{decode_frame, pack_segments, replay_segment};
 
 const ENGINE: EngineId = EngineId(0x0123_4567_89ab_cdef);
 const START: usize = SEGMENT_HEADER_BYTES as usize;
@@ -124,8 +124,8 @@ fn a_frame_counts_only_after_the_one_that_it_names() {
 fn arbitrary_bytes_neither_panic_nor_count_by_accident() {
     let (.., bytes) = segment(b"changes", &[batch(61)]);
     let (header, frame) = bytes.split_at(START);
-    fuzz_decode_frame(frame);
-    fuzz_decode_frame(&[]);
+    decode_frame(frame);
+    decode_frame(&[]);
     for seed in 0..300u64 {
         let mut random = seed;
         let mut next = || {
@@ -138,11 +138,11 @@ fn arbitrary_bytes_neither_panic_nor_count_by_accident() {
             data[at] = next() as u8;
         }
         data.truncate(next() % (data.len() + 1));
-        fuzz_decode_frame(&data);
+        decode_frame(&data);
         let mut input = pack_segments(0, [&[header, &data[..]].concat()[..]]);
         for repairs in 0..8 {
             input[0] = repairs;
-            fuzz_replay_segment(&input);
+            replay_segment(&input);
         }
     }
 }
@@ -166,5 +166,5 @@ fn bytes_made_to_look_like_many_frames_do_not_take_forever() {
     let mut input = pack_segments(0, [&data[..]]);
     // The header alone is repaired.
     input[0] = 1;
-    fuzz_replay_segment(&input);
+    replay_segment(&input);
 }

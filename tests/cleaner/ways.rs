@@ -13,11 +13,11 @@ use common::{
     one_partition, records_of,
 };
 use tidelog::config::{ConfigChange, ConfigOperation};
-use tidelog::keyspace::BatchEntry;
+use tidelog::internals::keyspace::BatchEntry;
+use tidelog::internals::store::{Direction, OpenStore};
+use tidelog::internals::write_batch::{Family, WriteBatch};
 use tidelog::record::{BatchBuilder, MarkerKind};
-use tidelog::store::{Direction, OpenStore};
 use tidelog::types::ProducerIdentity;
-use tidelog::write_batch::{Family, WriteBatch};
 use tidelog::{
     CleanError, CleanerPass, Codec, Durability, Engine, FirstSequence, Partition, Record,
     StorageError,

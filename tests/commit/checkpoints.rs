@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use common::{TestEngine, append, one_partition};
-use tidelog::io::simulated::{EIO, Fault, Operation};
-use tidelog::store::{Direction, MemoryDisk, OpenStore, Read, Store, Visit};
-use tidelog::write_batch::{Family, WriteBatch};
+use tidelog::internals::store::{Direction, OpenStore, Read, Store, Visit};
+use tidelog::internals::write_batch::{Family, WriteBatch};
+use tidelog::testing::{EIO, Fault, FileCall, MemoryDisk};
 use tidelog::{Record, StorageError, TopicConfig};
 
 /// Polls after which a flush is complete.
@@ -139,7 +139,7 @@ fn an_engine_that_has_halted_begins_no_flush_although_all_that_is_applied_is_syn
     append(&engine, &partition, [Record::keyless("v")]);
     engine.sync().unwrap();
     let begun = store.flushes.load(Ordering::SeqCst);
-    test.disk.plan(Fault::next(Operation::Write, EIO));
+    test.disk.plan(Fault::next(FileCall::Write, EIO));
     assert!(engine.create_topic("unknown", TopicConfig::new(1)).is_err());
     for _ in 0..2 {
         assert!(matches!(engine.checkpoint(), Err(StorageError::Halted { .. })));

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use common::{TestEngine, append, one_partition};
-use tidelog::io::{File, Files, LockError, LockGuard};
+use tidelog::testing::{File, Files, LockError, LockGuard};
 use tidelog::{OffsetTarget, Record, StorageError};
 
 /// Files that are removed slowly, and counted where that is too late.

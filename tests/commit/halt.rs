@@ -6,8 +6,7 @@ use crate::common;
 use std::thread;
 
 use common::{TestEngine, append, append_to_all, one_partition, values_of};
-use tidelog::io::simulated::{EIO, ENOSPC, Fault, Operation, PowerLoss};
-use tidelog::store::FailedFlush;
+use tidelog::testing::{EIO, ENOSPC, FailedFlush, Fault, FileCall, PowerLoss};
 use tidelog::{
     CommitError, CreateTopicError, Durability, Engine, FetchOptions, Isolation, NotWritten,
     OffsetQuery, Partition, Record, StorageError, Topic, TopicConfig, Visibility,
@@ -96,7 +95,7 @@ fn a_sync_that_fails_halts_the_whole_engine_and_a_reopen_decides() {
     let topic = two_partitions(&engine);
     append_to_all(&engine, &topic.partitions(), "before");
     engine.sync().unwrap();
-    test.disk.plan(Fault::next(Operation::Sync, EIO));
+    test.disk.plan(Fault::next(FileCall::Sync, EIO));
     assert_unknown(commit(&engine, &topic.partitions(), "unknown", Durability::Sync));
     let cause = halt_cause(&engine, &topic.partition(1).unwrap(), Durability::Buffered);
     assert!(matches!(cause, StorageError::Io { operation: "sync", .. }), "{cause:?}");
@@ -120,7 +119,7 @@ fn whatever_a_power_loss_leaves_of_a_failed_sync_the_transaction_is_whole_or_abs
         let topic = two_partitions(&engine);
         append_to_all(&engine, &topic.partitions(), "before");
         engine.sync().unwrap();
-        test.disk.plan(Fault::next(Operation::Sync, EIO));
+        test.disk.plan(Fault::next(FileCall::Sync, EIO));
         assert_unknown(commit(&engine, &topic.partitions(), "unknown", Durability::Sync));
         test.lose_power(PowerLoss::Random(seed));
         let read = reopened(&test);
@@ -136,7 +135,7 @@ fn all_who_wait_for_a_sync_that_fails_are_told_that_nobody_knows() {
     let engine = test.open();
     let topic = two_partitions(&engine);
     test.disk.hold_syncs();
-    test.disk.plan(Fault::next(Operation::Sync, EIO));
+    test.disk.plan(Fault::next(FileCall::Sync, EIO));
     thread::scope(|scope| {
         let waiting: Vec<_> = (0..5)
             .map(|_| {
@@ -163,7 +162,7 @@ fn a_write_that_fails_half_way_halts_the_whole_engine() {
         let engine = test.open();
         let topic = two_partitions(&engine);
         append_to_all(&engine, &topic.partitions(), "before");
-        test.disk.plan(Fault::next(Operation::Write, EIO).after_bytes(after_bytes));
+        test.disk.plan(Fault::next(FileCall::Write, EIO).after_bytes(after_bytes));
         let long = "x".repeat(1000);
         assert_unknown(commit(&engine, &topic.partitions(), &long, Durability::Buffered));
         assert_halted(&engine, &topic, &["before"]);
@@ -176,13 +175,13 @@ fn a_write_that_fails_half_way_halts_the_whole_engine() {
 
 #[test]
 fn a_full_disk_whose_file_cannot_be_truncated_halts_the_engine() {
-    for operation in [Operation::SetLength, Operation::Sync] {
+    for operation in [FileCall::SetLength, FileCall::Sync] {
         let test = TestEngine::new();
         let engine = test.open();
         let topic = two_partitions(&engine);
         append_to_all(&engine, &topic.partitions(), "before");
         engine.sync().unwrap();
-        test.disk.plan(Fault::next(Operation::Write, ENOSPC).after_bytes(100));
+        test.disk.plan(Fault::next(FileCall::Write, ENOSPC).after_bytes(100));
         test.disk.plan(Fault::next(operation, EIO));
         assert_unknown(commit(&engine, &topic.partitions(), "unknown", Durability::Buffered));
         assert_halted(&engine, &topic, &["before"]);
@@ -235,7 +234,7 @@ fn a_new_segment_whose_name_cannot_be_made_durable_takes_no_commit() {
     let topic = two_partitions(&engine);
     let value = "x".repeat(1500);
     append_to_all(&engine, &topic.partitions(), &value);
-    test.disk.plan(Fault::next(Operation::SyncDirectory, EIO));
+    test.disk.plan(Fault::next(FileCall::SyncDirectory, EIO));
     let error = commit(&engine, &topic.partitions(), &value, Durability::Sync).unwrap_err();
     assert!(matches!(error, CommitError::NotWritten { .. }), "{error:?}");
     assert_halted(&engine, &topic, &[&value]);
@@ -250,7 +249,7 @@ fn the_first_cause_is_the_one_that_is_reported() {
     let engine = test.open();
     let topic = two_partitions(&engine);
     let partition = topic.partition(0).unwrap();
-    test.disk.plan(Fault::next(Operation::Sync, EIO));
+    test.disk.plan(Fault::next(FileCall::Sync, EIO));
     assert_unknown(commit(&engine, &topic.partitions(), "v", Durability::Sync));
     test.store.fail_next_flush(FailedFlush::KeepsOldCut);
     engine.checkpoint().unwrap_err();
@@ -270,7 +269,7 @@ fn a_sync_in_the_background_that_fails_halts_the_engine_too() {
     });
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);
-    test.disk.plan(Fault::next(Operation::Sync, EIO));
+    test.disk.plan(Fault::next(FileCall::Sync, EIO));
     let value = "x".repeat(3000);
     let commit = || commit(&engine, std::slice::from_ref(&partition), &value, Durability::Buffered);
     // Each is acknowledged until the sync that nobody waits for has failed.
@@ -290,11 +289,11 @@ fn a_read_that_fails_is_an_error_and_halts_nothing() {
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);
     append(&engine, &partition, [Record::keyless("v")]);
-    test.disk.plan(Fault::next(Operation::Read, EIO));
+    test.disk.plan(Fault::next(FileCall::Read, EIO));
     assert!(engine.fetch(&partition, 0, FetchOptions::new()).is_err());
     assert_eq!(values_of(&engine, &partition), ["v"]);
     append(&engine, &partition, [Record::keyless("w")]);
-    test.disk.plan(Fault::next(Operation::Read, EIO));
+    test.disk.plan(Fault::next(FileCall::Read, EIO));
     let scanned: Vec<_> = engine.snapshot().scan(partition.topic()).collect();
     assert!(scanned[0].is_err());
     assert_eq!(values_of(&engine, &partition), ["v", "w"]);

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tidelog::io::simulated::EIO;
-use tidelog::io::{File, Files, LockError, LockGuard};
+use tidelog::testing::{EIO, File, Files, LockError, LockGuard};
 
 /// A call that fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

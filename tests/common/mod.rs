@@ -8,12 +8,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidelog::clock::ManualClock;
 use tidelog::config::{EngineConfig, Maintenance};
-use tidelog::io::SimulatedDisk;
-use tidelog::io::simulated::PowerLoss;
 use tidelog::record::{BatchBuilder, Batches, ControlRecord, EndMarker, MarkerKind};
-use tidelog::store::MemoryDisk;
+use tidelog::testing::{ManualClock, MemoryDisk, PowerLoss, SimulatedDisk};
 use tidelog::{
     CommittedBatch, Durability, Engine, EngineBuilder, FetchOptions, Partition, Record,
     RecordBatch, TopicConfig, TopicSettings,

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use tidelog::error::Place;
-use tidelog::io::simulated::PowerLoss;
-use tidelog::rules::BrokenRules;
+use tidelog::internals::rules::BrokenRules;
+use tidelog::testing::PowerLoss;
 use tidelog::{
     Durability, Engine, FetchError, FetchOptions, OpenError, Record, StorageError, TopicConfig,
 };

@@ -1,9 +1,9 @@
 //! How a life may end, and what clocks do: closed, dropped, panicked, halted, killed again and again.
 
-use tidelog::io::simulated::{EIO, Fault, Operation as FaultyCall, PowerLoss};
-use tidelog::log::CommitLog;
-use tidelog::rules::BrokenRules;
-use tidelog::write_batch::{Operation as IndexOperation, WriteBatch};
+use tidelog::internals::log::CommitLog;
+use tidelog::internals::rules::BrokenRules;
+use tidelog::internals::write_batch::{Operation as IndexOperation, WriteBatch};
+use tidelog::testing::{EIO, Fault, FileCall, PowerLoss};
 use tidelog::{Durability, Record};
 
 use crate::lives::{Settings, run};
@@ -28,7 +28,7 @@ pub fn end_halted(ends: Ends, flushes_at_close: bool, broken: BrokenRules) -> Re
     for _ in 0..3 {
         world.commit(&[("orders", 1, 200)], Durability::Buffered);
     }
-    world.machine.disk.plan(Fault::next(FaultyCall::Sync, EIO));
+    world.machine.disk.plan(Fault::next(FileCall::Sync, EIO));
     world.expected.failure = true;
     world.expected.failing_sync = true;
     if world.run(&Operation::Sync)? != Flow::Halted {
@@ -167,7 +167,7 @@ fn logged(steps: bool) -> (Vec<Logged>, Vec<i64>) {
     drop(engine);
     machine.stop(Stop::Kill, 1);
     let (mut commits, mut times) = (Vec::new(), Vec::new());
-    let mut replay = |frame: tidelog::log::ReplayedFrame<'_>| {
+    let mut replay = |frame: tidelog::internals::log::ReplayedFrame<'_>| {
         let batch = WriteBatch::decode(frame.write_batch).expect("it is legal");
         let key = |operation| match operation {
             IndexOperation::Put { key, .. } | IndexOperation::Delete { key, .. } => key.to_vec(),
@@ -183,17 +183,17 @@ fn logged(steps: bool) -> (Vec<Logged>, Vec<i64>) {
         Ok(())
     };
     let directory = std::path::Path::new(DIRECTORY).join("log");
-    let options = tidelog::log::LogOptions::default();
+    let options = tidelog::internals::log::LogOptions::default();
     CommitLog::open(machine.disk.process(), &directory, identity, options, first, &mut replay)
         .expect("the log is whole");
     (commits, times)
 }
 
 fn engine_id(machine: &Machine) -> tidelog::types::EngineId {
-    let key = tidelog::keyspace::MetaKey::Identity.key();
-    let value = machine.index().get(tidelog::write_batch::Family::Meta, &key);
+    let key = tidelog::internals::keyspace::MetaKey::Identity.key();
+    let value = machine.index().get(tidelog::internals::write_batch::Family::Meta, &key);
     let value = value.expect("it can be read").expect("it was written");
-    tidelog::keyspace::Identity::decode(&value).expect("it is well formed").engine
+    tidelog::internals::keyspace::Identity::decode(&value).expect("it is well formed").engine
 }
 
 /// What the index of a new engine says, so that all of the log is replayed.
@@ -203,7 +203,7 @@ fn first_commit(machine: &Machine) -> tidelog::types::AppliedCommit {
     tidelog::types::AppliedCommit {
         sequence: tidelog::types::CommitSequence::NONE,
         segment: tidelog::types::SegmentId(number.parse().expect("it is a number")),
-        position: tidelog::log::SEGMENT_HEADER_BYTES,
+        position: tidelog::internals::log::SEGMENT_HEADER_BYTES,
         frame_crc: 0,
     }
 }

@@ -1,8 +1,7 @@
 //! Calls that fail without a crash: the engine halts or says "not written", and is believed after any crash.
 
-use tidelog::io::simulated::{EIO, ENOSPC, Fault, Operation as FaultyCall, PowerLoss};
-use tidelog::rules::BrokenRules;
-use tidelog::store::FailedFlush;
+use tidelog::internals::rules::BrokenRules;
+use tidelog::testing::{EIO, ENOSPC, FailedFlush, Fault, FileCall, PowerLoss};
 use tidelog::{CommitError, Durability, NotWritten, Record, StorageError};
 
 use crate::machine::Stop;
@@ -60,7 +59,7 @@ fn check_after_halt(mut world: World, number: u64) -> Result<(), String> {
 }
 
 /// Lets each call of a kind fail in turn, of a few runs; how many have halted.
-fn each_call_fails(call: FaultyCall, errno: i32, after_bytes: u64) -> u64 {
+fn each_call_fails(call: FileCall, errno: i32, after_bytes: u64) -> u64 {
     let mut halts = 0;
     for seed in 0..4 {
         let mut quiet = 0;
@@ -71,7 +70,7 @@ fn each_call_fails(call: FaultyCall, errno: i32, after_bytes: u64) -> u64 {
                 world.machine.disk.plan(fault);
                 world.expected.failure = true;
                 world.expected.full = errno == ENOSPC;
-                world.expected.failing_sync = call == FaultyCall::Sync;
+                world.expected.failing_sync = call == FileCall::Sync;
                 let is_halted = run_until_halted(&mut world)?;
                 let trace = world.trace.join("\n");
                 let checked = match is_halted {
@@ -95,24 +94,24 @@ fn each_call_fails(call: FaultyCall, errno: i32, after_bytes: u64) -> u64 {
 
 #[test]
 fn a_sync_that_fails_once_halts_although_the_next_ones_succeed() {
-    assert!(each_call_fails(FaultyCall::Sync, EIO, 0) > 40);
+    assert!(each_call_fails(FileCall::Sync, EIO, 0) > 40);
 }
 
 #[test]
 fn a_full_disk_that_a_sync_reports_halts_too() {
-    assert!(each_call_fails(FaultyCall::Sync, ENOSPC, 0) > 40);
+    assert!(each_call_fails(FileCall::Sync, ENOSPC, 0) > 40);
 }
 
 #[test]
 fn a_write_that_fails_in_its_middle_halts() {
     for after_bytes in [0, 1, 100, 700] {
-        assert!(each_call_fails(FaultyCall::Write, EIO, after_bytes) > 20);
+        assert!(each_call_fails(FileCall::Write, EIO, after_bytes) > 20);
     }
 }
 
 #[test]
 fn a_directory_that_cannot_be_synced_halts() {
-    assert!(each_call_fails(FaultyCall::SyncDirectory, EIO, 0) > 3);
+    assert!(each_call_fails(FileCall::SyncDirectory, EIO, 0) > 3);
 }
 
 /// Three transactions as one group, with room for this much more than is used.
@@ -198,9 +197,7 @@ fn a_disk_that_is_full_at_any_byte_of_a_new_segment_refuses_what_needs_it() {
 
 #[test]
 fn a_full_disk_whose_file_cannot_be_truncated_leaves_the_outcome_unknown_and_halts() {
-    for (call, room) in
-        [(FaultyCall::SetLength, 300), (FaultyCall::Sync, 300), (FaultyCall::Sync, 0)]
-    {
+    for (call, room) in [(FileCall::SetLength, 300), (FileCall::Sync, 300), (FileCall::Sync, 0)] {
         for loss in [PowerLoss::Nothing, PowerLoss::Everything, PowerLoss::Random(3)] {
             let mut world = started(1, BrokenRules::NONE);
             world.commit(&THREE, Durability::Sync);
@@ -270,7 +267,7 @@ fn a_flush_that_fails_halts_and_either_checkpoint_is_gone_on_from() {
 fn after_one_write_has_failed_no_partition_takes_a_commit() {
     let mut world = started(1, BrokenRules::NONE);
     world.commit(&THREE, Durability::Sync);
-    world.machine.disk.plan(Fault::next(FaultyCall::Write, EIO).after_bytes(50));
+    world.machine.disk.plan(Fault::next(FileCall::Write, EIO).after_bytes(50));
     world.expected.failure = true;
     assert_eq!(world.commit(&[("orders", 0, 10)], Durability::Buffered), Flow::Halted);
     for partition in [("orders", 0, 10), ("orders", 1, 10), ("audit", 0, 10)] {
@@ -333,7 +330,7 @@ fn of_two_that_wait_for_a_sync_that_fails_neither_is_told_that_it_succeeded() {
         while commits() < before + 2 {
             std::thread::yield_now();
         }
-        disk.plan(Fault::next(FaultyCall::Sync, EIO));
+        disk.plan(Fault::next(FileCall::Sync, EIO));
         disk.release_syncs();
         [first, second].map(|waiting| waiting.join().expect("no thread panics"))
     });
@@ -353,7 +350,7 @@ pub fn sync_beside_one_that_fails(broken: BrokenRules) -> Result<(), String> {
     let orders = crate::world::partition(world.engine(), "orders", 0)?;
     let mut transaction = world.engine().append_transaction();
     transaction.records(&orders, [Record::keyless("in between")]).expect("it is small");
-    world.machine.disk.plan(Fault::next(FaultyCall::Sync, EIO));
+    world.machine.disk.plan(Fault::next(FileCall::Sync, EIO));
     world.machine.disk.during_next_sync(move || {
         let answer = transaction.commit(Durability::Sync);
         assert!(matches!(answer, Err(CommitError::OutcomeUnknown(_))), "{answer:?}");

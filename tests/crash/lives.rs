@@ -1,8 +1,7 @@
 //! Long runs of many lives, in which anything goes wrong at random: each is told by its seed.
 
-use tidelog::io::simulated::{EIO, ENOSPC, Fault, Operation as FaultyCall};
-use tidelog::rules::BrokenRules;
-use tidelog::store::FailedFlush;
+use tidelog::internals::rules::BrokenRules;
+use tidelog::testing::{EIO, ENOSPC, FailedFlush, Fault, FileCall};
 
 use crate::failure::{Asked, Failure, scale};
 use crate::machine::any_stop;
@@ -145,20 +144,20 @@ fn plan(world: &mut World, settings: Settings, calls: u64) {
     }
     if random.chance(settings.failing_call_percent) {
         let failing = [
-            FaultyCall::Sync,
-            FaultyCall::Sync,
-            FaultyCall::Write,
-            FaultyCall::SyncDirectory,
-            FaultyCall::Create,
-            FaultyCall::Rename,
+            FileCall::Sync,
+            FileCall::Sync,
+            FileCall::Write,
+            FileCall::SyncDirectory,
+            FileCall::Create,
+            FileCall::Rename,
         ];
         let call = random.pick(&failing);
         let errno = random.pick(&[EIO, ENOSPC]);
-        let errno = if call == FaultyCall::Sync { errno } else { EIO };
+        let errno = if call == FileCall::Sync { errno } else { EIO };
         let fault = Fault::next(call, errno).after_calls(random.below(8));
         disk.plan(fault.after_bytes(random.below(3000)));
         world.expected.failure = true;
-        world.expected.failing_sync = call == FaultyCall::Sync;
+        world.expected.failing_sync = call == FileCall::Sync;
         let text = format!("will fail: {fault:?}");
         world.note(text);
         return;

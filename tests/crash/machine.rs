@@ -8,14 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use tidelog::clock::ManualClock;
 use tidelog::config::{EngineConfig, Maintenance};
 use tidelog::error::StorageError;
-use tidelog::io::simulated::PowerLoss;
-use tidelog::io::{Files, SimulatedDisk};
-use tidelog::rules::BrokenRules;
-use tidelog::store::{Direction, MemoryDisk, OpenStore, Read, Store, Visit};
-use tidelog::write_batch::{Family, WriteBatch};
+use tidelog::internals::rules::BrokenRules;
+use tidelog::internals::store::{Direction, OpenStore, Read, Store, Visit};
+use tidelog::internals::write_batch::{Family, WriteBatch};
+use tidelog::testing::{Files, ManualClock, MemoryDisk, PowerLoss, SimulatedDisk};
 use tidelog::{Engine, OpenError};
 
 use crate::random::Random;

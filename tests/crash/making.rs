@@ -1,7 +1,7 @@
 //! The making of an engine, stopped at each call, and its second try stopped at each call too.
 
-use tidelog::io::simulated::{EIO, Fault, Operation as FaultyCall, PowerLoss};
-use tidelog::rules::BrokenRules;
+use tidelog::internals::rules::BrokenRules;
+use tidelog::testing::{EIO, Fault, FileCall, PowerLoss};
 
 use crate::machine::Stop;
 use crate::recovery::Disturbance;
@@ -62,7 +62,7 @@ fn an_engine_whose_making_failed_in_a_sync_is_made_anew_and_stays() {
         // What a failing sync loses is up to the seed.
         for (seed, loss) in (0..30).zip(losses.into_iter().cycle()) {
             let mut world = World::new(seed, BrokenRules::NONE, SCRIPTED);
-            let fault = Fault::next(FaultyCall::Sync, EIO).after_calls(after_calls);
+            let fault = Fault::next(FileCall::Sync, EIO).after_calls(after_calls);
             world.machine.disk.plan(fault);
             world.expected.failure = true;
             world.expected.failing_sync = true;

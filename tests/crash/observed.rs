@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use tidelog::keyspace::TopicRow;
+use tidelog::internals::keyspace::TopicRow;
+use tidelog::internals::store::{Direction, Read};
+use tidelog::internals::write_batch::Family;
 use tidelog::record::Batches;
-use tidelog::store::{Direction, Read};
-use tidelog::write_batch::Family;
 use tidelog::{
     Engine, FetchOptions, LeaderEpoch, Partition, Topic, TopicId, Visibility, Watermarks,
 };

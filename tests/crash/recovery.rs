@@ -1,7 +1,7 @@
 //! Opening a world again after a stop, with crashes on the way, and all that must hold then.
 
-use tidelog::io::simulated::{EIO, Fault, Operation as FaultyCall, PowerLoss};
-use tidelog::rules::Rule;
+use tidelog::internals::rules::Rule;
+use tidelog::testing::{EIO, Fault, FileCall, PowerLoss};
 use tidelog::{Durability, OpenError, StorageError};
 
 use crate::machine::{Stop, any_stop};
@@ -64,11 +64,12 @@ impl World {
 
     /// The number of the last commit before this life began, from the index itself.
     fn last_recovered(&self) -> usize {
-        let key = tidelog::keyspace::MetaKey::Applied.key();
+        let key = tidelog::internals::keyspace::MetaKey::Applied.key();
         let index = self.machine.index();
-        let value = index.get(tidelog::write_batch::Family::Meta, &key);
+        let value = index.get(tidelog::internals::write_batch::Family::Meta, &key);
         let value = value.expect("the index can be read").expect("a commit was applied");
-        let applied = tidelog::keyspace::decode_applied(&value).expect("it is well formed");
+        let applied =
+            tidelog::internals::keyspace::decode_applied(&value).expect("it is well formed");
         // The last one began this life.
         applied.sequence.0 as usize - 1
     }
@@ -149,7 +150,7 @@ impl World {
                     self.machine.disk.crash_after_calls(call);
                 }
                 Disturbance::FailingSync => {
-                    let fault = Fault::next(FaultyCall::Sync, EIO);
+                    let fault = Fault::next(FileCall::Sync, EIO);
                     self.machine.disk.plan(fault.after_calls(self.random.below(5)));
                     self.expected.failure = true;
                     self.expected.failing_sync = true;

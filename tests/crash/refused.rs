@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use tidelog::error::{Place, StorageError};
-use tidelog::io::simulated::PowerLoss;
-use tidelog::keyspace::{FORMAT_VERSION, Identity, MetaKey, decode_applied};
-use tidelog::log::{CommitLog, LogOptions, NewFrame};
-use tidelog::rules::BrokenRules;
-use tidelog::store::OpenStore;
+use tidelog::internals::keyspace::{FORMAT_VERSION, Identity, MetaKey, decode_applied};
+use tidelog::internals::log::{CommitLog, LogOptions, NewFrame};
+use tidelog::internals::rules::BrokenRules;
+use tidelog::internals::store::OpenStore;
+use tidelog::internals::write_batch::Family;
+use tidelog::testing::PowerLoss;
 use tidelog::types::{AppliedCommit, EngineId};
-use tidelog::write_batch::Family;
 use tidelog::{Durability, OpenError};
 
 use crate::machine::{DIRECTORY, Machine, Stop};
@@ -76,7 +76,7 @@ fn a_frame_whose_write_batch_is_poison_is_refused_by_its_number_each_time() {
         let (engine, applied) = identity_and_applied(&world.machine);
         let files = world.machine.disk.process();
         let options = LogOptions::default();
-        let mut replay = |_: tidelog::log::ReplayedFrame<'_>| Ok(());
+        let mut replay = |_: tidelog::internals::log::ReplayedFrame<'_>| Ok(());
         let directory = log_directory();
         let (log, _) = CommitLog::open(files, &directory, engine, options, applied, &mut replay)
             .expect("the log is good");

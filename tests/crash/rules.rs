@@ -4,7 +4,7 @@
 //! the log alone, among them `W2SegmentInFrame`, which shows nowhere else: a frame of another
 //! segment at the same place needs the log's own control over its bytes.
 
-use tidelog::rules::{BrokenRules, Rule};
+use tidelog::internals::rules::{BrokenRules, Rule};
 
 use crate::damage::{open_after_damage, open_after_header_damage, read_misdirected};
 use crate::endings::{Ends, end_halted};

@@ -1,6 +1,6 @@
 //! Worlds for tests that say each step themselves.
 
-use tidelog::rules::BrokenRules;
+use tidelog::internals::rules::BrokenRules;
 use tidelog::{Durability, TopicConfig};
 
 use crate::machine::Stop;

@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidelog::io::simulated::PowerLoss;
-use tidelog::rules::BrokenRules;
+use tidelog::internals::rules::BrokenRules;
+use tidelog::testing::PowerLoss;
 
 use crate::failure::{Asked, Case, Failure, scale};
 use crate::machine::Stop;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tidelog::rules::BrokenRules;
+use tidelog::internals::rules::BrokenRules;
 use tidelog::{
     Clock, CommitError, Committed, Durability, Engine, FetchOptions, NotWritten, Partition,
     StorageError, TopicId, Visibility,

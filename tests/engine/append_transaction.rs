@@ -5,7 +5,7 @@ use crate::common;
 
 use bytes::Bytes;
 use common::{TestEngine, append_to_all, batch_of, one_partition, records_of, values_of};
-use tidelog::io::simulated::PowerLoss;
+use tidelog::testing::PowerLoss;
 use tidelog::{Durability, Engine, Record, TopicConfig, Visibility};
 
 fn read_all(engine: &Engine) -> Vec<Vec<String>> {

@@ -5,7 +5,7 @@ use crate::common;
 use std::sync::Arc;
 
 use common::{TestEngine, append_at, append_with, assert_verified, offsets_of};
-use tidelog::io::simulated::PowerLoss;
+use tidelog::testing::PowerLoss;
 use tidelog::{
     Codec, DeleteRecordsError, Engine, FetchError, FetchOptions, Isolation, OffsetQuery,
     OffsetTarget, Partition, TopicConfig, Visibility,

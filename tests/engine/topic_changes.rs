@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{TestEngine, append, one_partition};
 use tidelog::config::{ConfigChange, ConfigOperation};
-use tidelog::io::simulated::{EIO, ENOSPC, Fault, Operation};
+use tidelog::testing::{EIO, ENOSPC, Fault, FileCall};
 use tidelog::{
     AddPartitionsError, AlterTopicError, CreateTopicError, DeleteTopicError, Engine, Partition,
     Record, StorageError, TopicConfig, TopicSettings, WaitFor,
@@ -122,7 +122,7 @@ fn a_change_that_finds_the_disk_full_was_not_written_and_can_be_tried_again() {
         let engine = test.open();
         one_partition(&engine, "t", &[]);
         let before = format!("{:?}", engine.topics());
-        test.disk.plan(Fault::next(Operation::Write, ENOSPC));
+        test.disk.plan(Fault::next(FileCall::Write, ENOSPC));
         let failure = change(&engine).unwrap_err();
         let full = matches!(failure, Failure::NotWritten(StorageError::DiskFull { .. }, true));
         assert!(full, "{failure:?}");
@@ -143,8 +143,8 @@ fn a_change_that_fails_half_way_is_unknown_and_one_after_the_halt_was_not_writte
             let engine = test.open();
             one_partition(&engine, "t", &[]);
             match place {
-                "write" => test.disk.plan(Fault::next(Operation::Write, EIO).after_bytes(9)),
-                "sync" => test.disk.plan(Fault::next(Operation::Sync, EIO)),
+                "write" => test.disk.plan(Fault::next(FileCall::Write, EIO).after_bytes(9)),
+                "sync" => test.disk.plan(Fault::next(FileCall::Sync, EIO)),
                 _ => test.store.fail_write_after(0),
             }
             let failure = change(&engine).unwrap_err();
@@ -180,7 +180,7 @@ fn who_waits_for_data_of_a_topic_hears_of_a_deletion_whose_outcome_nobody_knows(
     let (tell, told) = mpsc::channel();
     let partitions = [partition];
     let _listening = engine.listen(&partitions, move || tell.send(()).unwrap());
-    test.disk.plan(Fault::next(Operation::Sync, EIO));
+    test.disk.plan(Fault::next(FileCall::Sync, EIO));
     assert!(matches!(engine.delete_topic("t"), Err(DeleteTopicError::OutcomeUnknown(_))));
     told.try_recv().unwrap();
     assert!(engine.wait_for_data(&wanted, Duration::MAX));

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use tidelog::config::{
     ConfigChange, ConfigKey, ConfigOperation, ConfigProblem, Domain, Effect,
     MAX_CONFIG_VALUE_BYTES, TOPIC_CONFIG_KEYS, TopicConfig, TopicConfigError, TopicSettings,
-    fuzz_topic_settings,
 };
+use tidelog::internals::fuzz::topic_settings;
 use tidelog::record::TimestampType;
 
 fn key(name: &str) -> &'static ConfigKey {
@@ -419,6 +419,6 @@ proptest! {
         values in proptest::collection::vec((any_name(), any_value()), 0..6),
     ) {
         let text: Vec<_> = values.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        fuzz_topic_settings(text.join("\n").as_bytes());
+        topic_settings(text.join("\n").as_bytes());
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::failing::{Broken, Call, FailingFiles};
 use common::{TestEngine, append_batch, assert_verified, batch_of, offsets_of, one_partition};
-use tidelog::io::simulated::PowerLoss;
+use tidelog::testing::PowerLoss;
 use tidelog::{CommitError, Durability, Engine, NotWritten, Partition, Record, StorageError};
 
 const SEGMENT_BYTES: u64 = 64 << 10;

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use common::{TestEngine, append, one_partition, values_of};
 use tidelog::config::{EngineConfig, Maintenance};
 use tidelog::error::Place;
-use tidelog::io::simulated::PowerLoss;
-use tidelog::store::MemoryDisk;
+use tidelog::testing::{MemoryDisk, PowerLoss};
 use tidelog::{Durability, Engine, OpenError, Partition, Record, StorageError};
 
 const FORMAT: &str = "/engine/FORMAT";

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use tidelog::error::StorageError;
-use tidelog::io::{Files, SystemFiles};
-use tidelog::log::{
+use tidelog::internals::log::{
     AppendFailure, CommitLog, LogOptions, NewFrame, Payload, ReplayedPayload, SEGMENT_HEADER_BYTES,
     frame_layout,
 };
+use tidelog::testing::{Files, SystemFiles};
 use tidelog::types::{AppliedCommit, CommitSequence, EngineId, PayloadLocation, SegmentId};
 
 const ENGINE: EngineId = EngineId(0x7469_6465_6c6f_6721);
@@ -102,7 +102,7 @@ fn what_is_appended_is_read_back_and_replayed_after_the_applied_commit() {
 
     for applied in [first_place, written[0].0, written[19].0, written[39].0] {
         let mut replayed = Vec::new();
-        let mut replay = |frame: tidelog::log::ReplayedFrame<'_>| {
+        let mut replay = |frame: tidelog::internals::log::ReplayedFrame<'_>| {
             let payloads: Vec<ReplayedPayload> = frame.payloads().collect();
             replayed.push((frame.applied, frame.write_batch.to_vec(), payloads));
             Ok(())

@@ -4,10 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tidelog::error::{Place, StorageError};
-use tidelog::io::SimulatedDisk;
-use tidelog::io::simulated::{EIO, Fault, Operation, PowerLoss};
-use tidelog::log::CommitLog;
-use tidelog::rules::{BrokenRules, Rule};
+use tidelog::internals::log::CommitLog;
+use tidelog::internals::rules::{BrokenRules, Rule};
+use tidelog::testing::{EIO, Fault, FileCall, PowerLoss, SimulatedDisk};
 
 use crate::model::{Commit, DIRECTORY, ENGINE, SYNC_FULL, Settings, append, batch, options};
 use crate::world::{run, search};
@@ -161,7 +160,7 @@ fn two_syncers(broken: BrokenRules) -> usize {
     let log = Arc::new(new_log(&disk, broken));
     append(&log, &[one_commit()]).expect("nothing fails yet");
     disk.hold_syncs();
-    disk.plan(Fault::next(Operation::Sync, EIO));
+    disk.plan(Fault::next(FileCall::Sync, EIO));
     let sync = || {
         let log = log.clone();
         std::thread::spawn(move || log.sync(log.written()).is_ok())

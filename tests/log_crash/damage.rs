@@ -1,6 +1,6 @@
 //! Damage to what is on the disk, and whether anything proves that it hit a synced commit.
 
-use tidelog::log::SEGMENT_HEADER_BYTES;
+use tidelog::internals::log::SEGMENT_HEADER_BYTES;
 use tidelog::types::{AppliedCommit, SegmentId};
 
 use crate::model::{Made, segment_path};

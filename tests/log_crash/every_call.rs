@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use tidelog::io::simulated::PowerLoss;
-use tidelog::log::CommitLog;
+use tidelog::internals::log::CommitLog;
+use tidelog::testing::PowerLoss;
 
 use crate::groups::append_these;
 use crate::model::{Commit, DIRECTORY, ENGINE, Settings, batch, options};

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tidelog::error::StorageError;
-use tidelog::io::SimulatedDisk;
-use tidelog::io::simulated::{EIO, ENOSPC, Fault, Operation, PowerLoss};
-use tidelog::log::{AppendFailure, CommitLog, LogOptions, RecoveredLog, SEGMENT_HEADER_BYTES};
-use tidelog::rules::BrokenRules;
+use tidelog::internals::log::{
+    AppendFailure, CommitLog, LogOptions, RecoveredLog, SEGMENT_HEADER_BYTES,
+};
+use tidelog::internals::rules::BrokenRules;
+use tidelog::testing::{EIO, ENOSPC, Fault, FileCall, PowerLoss, SimulatedDisk};
 use tidelog::types::{AppliedCommit, CommitSequence};
 
 use crate::model::{
@@ -84,7 +85,7 @@ fn while_the_disk_is_full_tries_leave_no_files_and_reads_go_on() {
         assert!(matches!(refused, AppendFailure::NotWritten(StorageError::DiskFull { .. })));
         read_back(&log, &commit(1), place).unwrap();
         assert_eq!(log.segments().len(), 1);
-        let names = tidelog::io::Files::list(&disk, Path::new(DIRECTORY)).unwrap();
+        let names = tidelog::testing::Files::list(&disk, Path::new(DIRECTORY)).unwrap();
         assert_eq!(names.len(), 1);
         log.sync(log.written()).unwrap();
     }
@@ -94,11 +95,11 @@ fn while_the_disk_is_full_tries_leave_no_files_and_reads_go_on() {
 
 #[test]
 fn a_write_or_a_truncation_that_fails_leaves_the_outcome_unknown_and_halts() {
-    let full = Fault::next(Operation::Write, ENOSPC).after_bytes(100);
+    let full = Fault::next(FileCall::Write, ENOSPC).after_bytes(100);
     let cases: [&[Fault]; 3] = [
-        &[Fault::next(Operation::Write, EIO).after_bytes(100)],
-        &[full, Fault::next(Operation::SetLength, EIO)],
-        &[full, Fault::next(Operation::Sync, EIO)],
+        &[Fault::next(FileCall::Write, EIO).after_bytes(100)],
+        &[full, Fault::next(FileCall::SetLength, EIO)],
+        &[full, Fault::next(FileCall::Sync, EIO)],
     ];
     for faults in cases {
         let disk = SimulatedDisk::new(1);
@@ -121,7 +122,7 @@ fn the_first_cause_of_a_halt_is_kept() {
     let disk = SimulatedDisk::new(1);
     let log = new_log(&disk);
     append(&log, &[commit(1)]).unwrap();
-    disk.plan(Fault::next(Operation::Sync, EIO));
+    disk.plan(Fault::next(FileCall::Sync, EIO));
     assert!(matches!(log.sync(log.written()), Err(StorageError::Io { .. })));
     log.halt(StorageError::Closed);
     let Err(StorageError::Halted { cause }) = log.sync(log.written()) else { panic!() };
@@ -132,12 +133,12 @@ fn the_first_cause_of_a_halt_is_kept() {
 #[test]
 fn a_new_segment_that_cannot_be_made_refuses_the_group_and_an_error_of_its_sync_halts() {
     for (operation, errno, halts) in [
-        (Operation::Create, ENOSPC, false),
-        (Operation::Create, EIO, false),
-        (Operation::Write, ENOSPC, false),
-        (Operation::Write, EIO, true),
-        (Operation::SyncDirectory, EIO, true),
-        (Operation::Sync, ENOSPC, true),
+        (FileCall::Create, ENOSPC, false),
+        (FileCall::Create, EIO, false),
+        (FileCall::Write, ENOSPC, false),
+        (FileCall::Write, EIO, true),
+        (FileCall::SyncDirectory, EIO, true),
+        (FileCall::Sync, ENOSPC, true),
     ] {
         let disk = SimulatedDisk::new(1);
         let log = new_log(&disk);
@@ -252,23 +253,6 @@ fn a_group_that_just_fits_stays_and_one_byte_more_rolls() {
 }
 
 #[test]
-fn the_background_syncs_what_has_come_together() {
-    let disk = SimulatedDisk::new(1);
-    let log = Arc::new(new_log(&disk));
-    let background = log.clone();
-    let thread = std::thread::spawn(move || background.run_background_sync());
-    append(&log, &[commit(1)]).unwrap();
-    assert_eq!(log.synced(), CommitSequence::NONE, "a little may wait");
-    let enough = Commit::new(2, vec![batch(2, 4000)]);
-    append(&log, &[enough]).unwrap();
-    while log.synced() < CommitSequence(2) {
-        std::thread::yield_now();
-    }
-    log.stop_background_sync();
-    thread.join().unwrap();
-}
-
-#[test]
 fn the_committer_waits_above_the_bound_until_a_sync_has_made_room() {
     let disk = SimulatedDisk::new(1);
     let log = Arc::new(new_log(&disk));
@@ -298,7 +282,7 @@ fn a_clock_that_steps_changes_nothing_but_the_append_times() {
             let commit = commit(number);
             let payloads = commit.payloads();
             log.place_group(commit.frame_bytes(), false).unwrap();
-            let frame = tidelog::log::NewFrame {
+            let frame = tidelog::internals::log::NewFrame {
                 sequence: CommitSequence(number),
                 append_time_ms,
                 write_batch: &commit.write_batch,
@@ -309,7 +293,7 @@ fn a_clock_that_steps_changes_nothing_but_the_append_times() {
         let mut bytes = disk.contents(&segment_path(log.first_place().segment)).unwrap();
         disk.kill();
         let mut replayed = Vec::new();
-        let mut replay = |frame: tidelog::log::ReplayedFrame<'_>| {
+        let mut replay = |frame: tidelog::internals::log::ReplayedFrame<'_>| {
             replayed.push(frame.append_time_ms);
             Ok(())
         };

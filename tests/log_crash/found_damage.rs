@@ -4,10 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use tidelog::error::{Place, StorageError};
-use tidelog::io::SimulatedDisk;
-use tidelog::io::simulated::PowerLoss;
-use tidelog::log::{CommitLog, LogOptions, RecoveredLog, SEGMENT_HEADER_BYTES};
-use tidelog::rules::BrokenRules;
+use tidelog::internals::log::{CommitLog, LogOptions, RecoveredLog, SEGMENT_HEADER_BYTES};
+use tidelog::internals::rules::BrokenRules;
+use tidelog::testing::{PowerLoss, SimulatedDisk};
 use tidelog::types::{AppliedCommit, CommitSequence, EngineId, SegmentId};
 
 use crate::model::{Commit, DIRECTORY, ENGINE, append, batch, options, read_back, segment_path};
@@ -65,7 +64,7 @@ fn place_of(error: StorageError) -> Place {
 }
 
 fn all_files(disk: &SimulatedDisk) -> Vec<(String, Vec<u8>)> {
-    let names = tidelog::io::Files::list(disk, Path::new(DIRECTORY)).unwrap();
+    let names = tidelog::testing::Files::list(disk, Path::new(DIRECTORY)).unwrap();
     let bytes = |name: &String| disk.contents(&Path::new(DIRECTORY).join(name)).unwrap();
     names.iter().map(|name| (name.clone(), bytes(name))).collect()
 }
@@ -251,9 +250,9 @@ fn a_segment_under_the_name_of_another_is_refused() {
 
 #[test]
 fn an_error_of_the_device_or_of_the_replay_fails_the_open_and_changes_nothing() {
-    use tidelog::io::simulated::{EIO, Fault, Operation};
+    use tidelog::testing::{EIO, Fault, FileCall};
     let scene = scene(&[6]);
-    for operation in [Operation::Read, Operation::Sync] {
+    for operation in [FileCall::Read, FileCall::Sync] {
         for calls in 0.. {
             let disk = scene.disk.fork();
             let before = all_files(&disk);
@@ -271,7 +270,7 @@ fn an_error_of_the_device_or_of_the_replay_fails_the_open_and_changes_nothing() 
     let before = all_files(&disk);
     let (files, directory) = (disk.process(), Path::new(DIRECTORY));
     let mut replayed = 0;
-    let mut replay = |_: tidelog::log::ReplayedFrame<'_>| {
+    let mut replay = |_: tidelog::internals::log::ReplayedFrame<'_>| {
         replayed += 1;
         if replayed == 4 { Err(StorageError::store("write", "refused")) } else { Ok(()) }
     };

@@ -1,6 +1,6 @@
 //! Groups of random commits, appended to the log and told to the model.
 
-use tidelog::log::{AppendFailure, CommitLog};
+use tidelog::internals::log::{AppendFailure, CommitLog};
 
 use crate::model::{Commit, Made, Random, Settings, Shared, append, batch, options};
 

@@ -4,10 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use tidelog::error::StorageError;
-use tidelog::io::SimulatedDisk;
-use tidelog::io::simulated::{EIO, ENOSPC, Fault, Operation, PowerLoss};
-use tidelog::log::{AppendFailure, CommitLog, LogOptions, SEGMENT_HEADER_BYTES};
-use tidelog::rules::{BrokenRules, Rule};
+use tidelog::internals::log::{AppendFailure, CommitLog, LogOptions, SEGMENT_HEADER_BYTES};
+use tidelog::internals::rules::{BrokenRules, Rule};
+use tidelog::testing::{EIO, ENOSPC, Fault, FileCall, PowerLoss, SimulatedDisk};
 use tidelog::types::{CommitSequence, SegmentId};
 
 use crate::model::{
@@ -43,7 +42,7 @@ fn only_files_that_nothing_is_wrong_with_are_kept() {
     };
     assert!(is_kept(&append_exact, 5), "as long as a segment may be");
     let fail_read = |scene: &Scene| {
-        scene.disk.plan(Fault::next(Operation::Read, EIO));
+        scene.disk.plan(Fault::next(FileCall::Read, EIO));
         assert!(read_back(&scene.log, &big(1), scene.places[0]).is_err());
     };
     assert!(!is_kept(&fail_read, 1));
@@ -168,7 +167,7 @@ fn of_more_files_than_are_kept_an_open_takes_the_longest() {
 fn one_file_that_cannot_be_removed_keeps_no_other_from_being_given_back() {
     for after_calls in 0..2 {
         let scene = Scene::new(2);
-        scene.disk.plan(Fault::next(Operation::Remove, EIO).after_calls(after_calls));
+        scene.disk.plan(Fault::next(FileCall::Remove, EIO).after_calls(after_calls));
         assert!(scene.log.release_free(false).is_err());
         assert_eq!(free_names(&scene.disk).len(), 1);
         let left = length_of(&scene.disk, &free_path(SegmentId(1 + u64::from(after_calls == 1))));
@@ -248,11 +247,11 @@ fn a_new_log_removes_what_lies_there_to_be_written_over() {
 #[test]
 fn a_freed_segment_that_cannot_be_made_the_next_one_refuses_the_group_or_halts() {
     for (operation, errno, halts) in [
-        (Operation::Rename, EIO, false),
-        (Operation::Write, ENOSPC, false),
-        (Operation::Write, EIO, true),
-        (Operation::SyncDirectory, EIO, true),
-        (Operation::Sync, EIO, true),
+        (FileCall::Rename, EIO, false),
+        (FileCall::Write, ENOSPC, false),
+        (FileCall::Write, EIO, true),
+        (FileCall::SyncDirectory, EIO, true),
+        (FileCall::Sync, EIO, true),
     ] {
         let scene = Scene::new(1);
         scene.disk.plan(Fault::next(operation, errno));
@@ -276,10 +275,10 @@ fn a_freed_segment_that_cannot_be_made_the_next_one_refuses_the_group_or_halts()
 #[test]
 fn a_freed_segment_that_cannot_be_kept_is_removed_or_reported() {
     let scene = Scene::new(0);
-    scene.disk.plan(Fault::next(Operation::Rename, EIO));
+    scene.disk.plan(Fault::next(FileCall::Rename, EIO));
     scene.log.free_segment(SegmentId(1)).unwrap();
     assert_eq!(names(&scene.disk).len(), 3);
-    scene.disk.plan(Fault::next(Operation::SyncDirectory, EIO));
+    scene.disk.plan(Fault::next(FileCall::SyncDirectory, EIO));
     assert!(scene.log.free_segment(SegmentId(2)).is_err());
     assert!(free_names(&scene.disk).is_empty(), "nobody builds on a name that may be lost");
     assert_eq!(scene.log.free_segments(), Default::default());
@@ -333,7 +332,7 @@ fn what_is_kept_is_given_back_when_it_is_asked_for_or_space_is_short() {
 fn with_a_file_that_stays(prepare: &dyn Fn(&Scene)) -> Scene {
     let scene = Scene::new(1);
     prepare(&scene);
-    scene.disk.plan(Fault::next(Operation::Remove, EIO));
+    scene.disk.plan(Fault::next(FileCall::Remove, EIO));
     drop(append(&scene.log, &[big(5)]));
     assert!(!scene.log.is_halted());
     scene
@@ -348,9 +347,9 @@ fn a_file_that_could_become_no_segment_and_stays_is_reported_and_removed_later()
         scene.disk.link(&free_path(SegmentId(1)), copy);
     };
     let open_late =
-        |scene: &Scene| scene.disk.plan(Fault::next(Operation::Open, EIO).after_calls(1));
+        |scene: &Scene| scene.disk.plan(Fault::next(FileCall::Open, EIO).after_calls(1));
     let prepared: [&dyn Fn(&Scene); 4] =
-        [&fail(Operation::Rename, EIO), &open_late, &fail(Operation::Write, ENOSPC), &link];
+        [&fail(FileCall::Rename, EIO), &open_late, &fail(FileCall::Write, ENOSPC), &link];
     for (case, prepare) in prepared.into_iter().enumerate() {
         let scene = with_a_file_that_stays(prepare);
         let free = scene.log.free_segments();
@@ -383,7 +382,7 @@ fn files_that_an_open_does_not_need_and_cannot_remove_keep_it_from_nothing() {
     for fails in [0, 1, 2] {
         let disk = disk.fork();
         for _ in 0..fails {
-            disk.plan(Fault::next(Operation::Remove, EIO));
+            disk.plan(Fault::next(FileCall::Remove, EIO));
         }
         let (log, found) = open(&disk, applied);
         assert_eq!(found.last, applied);

@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tidelog::io::SimulatedDisk;
-use tidelog::io::simulated::{EIO, ENOSPC, PowerLoss};
-use tidelog::log::{
+use tidelog::internals::log::{
     AppendFailure, CommitLog, LogOptions, NewFrame, Payload, SEGMENT_HEADER_BYTES, frame_layout,
 };
-use tidelog::rules::BrokenRules;
+use tidelog::internals::rules::BrokenRules;
+use tidelog::testing::{EIO, ENOSPC, PowerLoss, SimulatedDisk};
 use tidelog::types::{AppliedCommit, EngineId, PayloadLocation, SegmentId};
 
 pub(crate) const ENGINE: EngineId = EngineId(0xfeed_5eed);
@@ -95,7 +94,6 @@ pub(crate) fn options(broken: BrokenRules) -> LogOptions {
     LogOptions {
         max_open_segments: 8,
         segment_bytes: SEGMENT_HEADER_BYTES + 4000,
-        background_sync_bytes: 4000,
         max_unsynced_bytes: 8000,
         reserve_bytes: 0,
         max_free_segments: 2,
@@ -158,12 +156,13 @@ pub(crate) fn append(
     };
     let frames: Vec<NewFrame<'_>> = commits.iter().zip(&payloads).map(&mut frame).collect();
     let places = log.append_group(&frames)?;
-    let applied = |(frame, place): (&NewFrame<'_>, &tidelog::log::FramePlace)| AppliedCommit {
-        sequence: frame.sequence,
-        segment: group.segment,
-        position: place.position,
-        frame_crc: place.frame_crc,
-    };
+    let applied =
+        |(frame, place): (&NewFrame<'_>, &tidelog::internals::log::FramePlace)| AppliedCommit {
+            sequence: frame.sequence,
+            segment: group.segment,
+            position: place.position,
+            frame_crc: place.frame_crc,
+        };
     Ok(frames.iter().zip(&places).map(applied).collect())
 }
 

@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 use parking_lot::{Condvar, Mutex};
-use tidelog::io::simulated::{EIO, Fault, Operation, PowerLoss};
-use tidelog::io::{File, Files, LockError, LockGuard, SimulatedDisk};
-use tidelog::log::CommitLog;
-use tidelog::rules::BrokenRules;
+use tidelog::internals::log::CommitLog;
+use tidelog::internals::rules::BrokenRules;
+use tidelog::testing::{
+    EIO, Fault, File, FileCall, Files, LockError, LockGuard, PowerLoss, SimulatedDisk,
+};
 use tidelog::types::{AppliedCommit, SegmentId};
 
 use crate::model::{DIRECTORY, ENGINE, options};
@@ -126,7 +127,7 @@ fn free_beside_a_commit(seed: u64, free_segments: u64, free: &dyn Fn(&CommitLog)
                 }
                 thread::yield_now();
             }
-            disk.plan(Fault::next(Operation::SyncDirectory, EIO));
+            disk.plan(Fault::next(FileCall::SyncDirectory, EIO));
         }
     };
     *files.hook.lock() = Some(Box::new(hook));

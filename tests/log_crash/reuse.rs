@@ -4,10 +4,9 @@
 use std::path::Path;
 
 use tidelog::error::{Place, StorageError};
-use tidelog::io::simulated::{EIO, ENOSPC, Fault, Operation, PowerLoss};
-use tidelog::io::{Files, SimulatedDisk};
-use tidelog::log::{AppendFailure, LogOptions, NewFrame, SEGMENT_HEADER_BYTES};
-use tidelog::rules::{BrokenRules, Rule};
+use tidelog::internals::log::{AppendFailure, LogOptions, NewFrame, SEGMENT_HEADER_BYTES};
+use tidelog::internals::rules::{BrokenRules, Rule};
+use tidelog::testing::{EIO, ENOSPC, Fault, FileCall, Files, PowerLoss, SimulatedDisk};
 use tidelog::types::{AppliedCommit, PayloadLocation, SegmentId};
 
 use crate::model::{
@@ -193,7 +192,7 @@ fn a_disk_that_is_full_at_any_byte_of_a_reused_file_leaves_nothing_of_the_group(
         let (disk, log) = (&scene.disk, &scene.log);
         disk.set_write_back(50);
         let place = append_one(log, &small(5));
-        disk.plan(Fault::next(Operation::Write, ENOSPC).after_bytes(room));
+        disk.plan(Fault::next(FileCall::Write, ENOSPC).after_bytes(room));
         let refused = append(log, &[small(6)]);
         let AppendFailure::NotWritten(StorageError::DiskFull { .. }) = refused.unwrap_err() else {
             panic!("room {room}");
@@ -274,11 +273,11 @@ fn a_segment_of_the_log_under_another_name_is_refused_and_not_taken_for_a_freed_
 
 #[test]
 fn a_truncation_of_a_reused_file_that_fails_halts_where_a_commit_depends_on_it_and_else_does_not() {
-    for operation in [Operation::SetLength, Operation::Sync] {
+    for operation in [FileCall::SetLength, FileCall::Sync] {
         let scene = Scene::new(1);
         let place = append_one(&scene.log, &small(5));
         scene.log.sync(scene.log.written()).unwrap();
-        scene.disk.plan(Fault::next(Operation::Write, ENOSPC).after_bytes(200));
+        scene.disk.plan(Fault::next(FileCall::Write, ENOSPC).after_bytes(200));
         scene.disk.plan(Fault::next(operation, EIO));
         let failed = append(&scene.log, &[small(6)]).unwrap_err();
         assert!(matches!(failed, AppendFailure::Unknown(_)), "{operation:?}");
@@ -291,7 +290,7 @@ fn a_truncation_of_a_reused_file_that_fails_halts_where_a_commit_depends_on_it_a
     let scene = Scene::new(1);
     let place = append_one(&scene.log, &small(5));
     scene.log.leave_segment();
-    scene.disk.plan(Fault::next(Operation::SetLength, EIO));
+    scene.disk.plan(Fault::next(FileCall::SetLength, EIO));
     let next = append_one(&scene.log, &big(6));
     assert!(length_of(&scene.disk, &segment_path(place.segment)) > 7000);
     assert!(scene.log.walk(place.segment, &mut |_| ()).unwrap());
@@ -311,7 +310,7 @@ fn e4_a_reused_segment_whose_rest_cannot_be_given_back_gets_no_more_commits() {
         let scene = Scene::with(options, 1);
         let (disk, log) = (&scene.disk, &scene.log);
         let place = append_one(log, &small(5));
-        disk.plan(Fault::next(Operation::SetLength, EIO));
+        disk.plan(Fault::next(FileCall::SetLength, EIO));
         if is_short {
             disk.set_capacity(Some(used_bytes(log) + reserve_bytes));
             log.place_group(17 << 20, false).unwrap_err();
@@ -353,9 +352,9 @@ fn a_read_beyond_the_frames_of_a_reused_segment_finds_no_stale_bytes() {
 /// one, in a freed file, did not fit.
 fn is_there_after_a_header_that_did_not_fit(bytes: u64, is_removed: bool, loss: PowerLoss) -> bool {
     let scene = Scene::new(1);
-    scene.disk.plan(Fault::next(Operation::Write, ENOSPC).after_bytes(bytes));
+    scene.disk.plan(Fault::next(FileCall::Write, ENOSPC).after_bytes(bytes));
     if !is_removed {
-        scene.disk.plan(Fault::next(Operation::Remove, EIO));
+        scene.disk.plan(Fault::next(FileCall::Remove, EIO));
     }
     let refused = append(&scene.log, &[big(5)]).unwrap_err();
     assert!(matches!(refused, AppendFailure::NotWritten(StorageError::DiskFull { .. })));
@@ -389,7 +388,7 @@ fn e4_the_rest_of_a_segment_is_not_truncated_between_the_place_of_a_group_and_it
     let first = append_one(log, &small(5));
     let (commit, tail) = (small(6), log.free_segments().bytes);
     let group = log.place_group(commit.frame_bytes(), false).unwrap();
-    scene.disk.plan(Fault::next(Operation::SetLength, EIO));
+    scene.disk.plan(Fault::next(FileCall::SetLength, EIO));
     log.release_free(false).unwrap();
     assert_eq!(log.free_segments().bytes, tail, "what is being written waits");
     let (sequence, payloads) = (log.written().next(), commit.payloads());

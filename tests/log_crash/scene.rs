@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use tidelog::error::StorageError;
-use tidelog::io::{Files, SimulatedDisk};
-use tidelog::log::{CommitLog, LogOptions, RecoveredLog};
-use tidelog::rules::{BrokenRules, Rule};
+use tidelog::internals::log::{CommitLog, LogOptions, RecoveredLog};
+use tidelog::internals::rules::{BrokenRules, Rule};
+use tidelog::testing::{Files, SimulatedDisk};
 use tidelog::types::{AppliedCommit, SegmentId};
 
 use crate::model::{Commit, DIRECTORY, ENGINE, append, batch, options};

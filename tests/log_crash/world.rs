@@ -14,9 +14,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tidelog::error::{Place, StorageError};
-use tidelog::io::SimulatedDisk;
-use tidelog::io::simulated::{Fault, Operation};
-use tidelog::log::{CommitLog, ReplayedFrame, ReplayedPayload};
+use tidelog::internals::log::{CommitLog, ReplayedFrame, ReplayedPayload};
+use tidelog::testing::{Fault, FileCall, SimulatedDisk};
 use tidelog::types::AppliedCommit;
 
 use crate::groups::{append_some, append_some_inside};
@@ -302,7 +301,7 @@ impl World {
 
     fn plan_faults(&mut self) {
         if self.random.chance(self.settings.sync_fails_percent) {
-            let fault = Fault::next(Operation::Sync, self.settings.sync_errno);
+            let fault = Fault::next(FileCall::Sync, self.settings.sync_errno);
             self.disk.plan(fault.after_calls(self.random.below(6)));
         }
         if self.random.chance(self.settings.crash_percent) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use tidelog::keyspace::{ProducerTransactionRow, ProducerTransactionState};
+use tidelog::internals::keyspace::{ProducerTransactionRow, ProducerTransactionState};
 use tidelog::producer::transaction::{
     EndProtocol, InitRequest, ProducerTransactionError, Step, add_group, add_partitions,
     check_append, end, init, is_expired, stage_offsets, time_out,

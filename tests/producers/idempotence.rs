@@ -5,8 +5,8 @@ use crate::common;
 
 use bytes::Bytes;
 use common::{TestEngine, assert_verified, one_partition, values_of};
-use tidelog::io::simulated::PowerLoss;
 use tidelog::record::BatchBuilder;
+use tidelog::testing::PowerLoss;
 use tidelog::{
     CommitError, Committed, CommittedBatch, Durability, Engine, Partition, Record, TopicConfig,
 };

@@ -9,10 +9,10 @@ use common::transactions::{
     INIT, MINUTE, committed, marks, offset, producer, record, refusal, send,
 };
 use common::{TestEngine, assert_verified, one_partition};
-use tidelog::io::simulated::PowerLoss;
+use tidelog::internals::rules::{BrokenRules, Rule};
 use tidelog::producer::transaction::{EndProtocol, ProducerTransactionError};
 use tidelog::record::MarkerKind;
-use tidelog::rules::{BrokenRules, Rule};
+use tidelog::testing::PowerLoss;
 use tidelog::{
     Durability, Engine, GroupMembership, InitProducer, ProduceError, ProducerError, Record,
 };

@@ -5,7 +5,7 @@
 use crate::common;
 
 use common::{TestEngine, append_batch, batch_of};
-use tidelog::io::simulated::{EIO, ENOSPC, Fault, Operation, PowerLoss};
+use tidelog::testing::{EIO, ENOSPC, Fault, FileCall, PowerLoss};
 use tidelog::{CommitError, Durability, Engine, FetchOptions, Partition, Record, TopicConfig};
 
 /// What was acknowledged, and what was asked for.
@@ -194,16 +194,16 @@ fn run_with_failures(seed: u64) -> bool {
     test.disk.set_write_back(30);
     for _ in 0..=below(3) {
         let (operation, errno, calls) = match below(10) {
-            0 => (Operation::Create, EIO, 20),
-            1 => (Operation::Create, ENOSPC, 20),
-            2 => (Operation::Open, EIO, 60),
-            3 => (Operation::Read, EIO, 300),
-            4 => (Operation::Remove, EIO, 20),
-            5 => (Operation::Rename, EIO, 30),
-            6 => (Operation::SyncDirectory, EIO, 60),
-            7 => (Operation::SetLength, EIO, 12),
-            8 => (Operation::Sync, EIO, 40),
-            _ => (Operation::Write, ENOSPC, 150),
+            0 => (FileCall::Create, EIO, 20),
+            1 => (FileCall::Create, ENOSPC, 20),
+            2 => (FileCall::Open, EIO, 60),
+            3 => (FileCall::Read, EIO, 300),
+            4 => (FileCall::Remove, EIO, 20),
+            5 => (FileCall::Rename, EIO, 30),
+            6 => (FileCall::SyncDirectory, EIO, 60),
+            7 => (FileCall::SetLength, EIO, 12),
+            8 => (FileCall::Sync, EIO, 40),
+            _ => (FileCall::Write, ENOSPC, 150),
         };
         let fault = Fault::next(operation, errno).after_calls(below(calls));
         test.disk.plan(fault.after_bytes(below(9000)));

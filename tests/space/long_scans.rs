@@ -8,10 +8,10 @@ use std::sync::Arc;
 use common::{NOW_MS, TestEngine, append, assert_verified, offsets_of, one_partition};
 use parking_lot::Mutex;
 use tidelog::config::{ConfigChange, ConfigOperation};
+use tidelog::internals::store::{Direction, OpenStore, Read, Store, Visit};
+use tidelog::internals::write_batch::{Family, WriteBatch};
 use tidelog::record::BatchBuilder;
-use tidelog::store::{Direction, OpenStore, Read, Store, Visit};
 use tidelog::types::ProducerIdentity;
-use tidelog::write_batch::{Family, WriteBatch};
 use tidelog::{Durability, FirstSequence, OffsetTarget, Record, StorageError};
 
 /// Entries that a scan visits before somebody else comes between.

@@ -4,7 +4,7 @@ use crate::common;
 
 use common::{NOW_MS, TestEngine, append_at, assert_verified, offsets_of};
 use tidelog::config::{ConfigChange, ConfigOperation};
-use tidelog::io::simulated::PowerLoss;
+use tidelog::testing::PowerLoss;
 use tidelog::{
     Engine, Isolation, OffsetQuery, Partition, RetentionReport, TopicConfig, Visibility,
 };

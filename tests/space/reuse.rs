@@ -5,8 +5,8 @@ use crate::common;
 use std::path::{Path, PathBuf};
 
 use common::{TestEngine, append_batch, assert_verified, batch_of, offsets_of, one_partition};
-use tidelog::io::simulated::PowerLoss;
-use tidelog::rules::{BrokenRules, Rule};
+use tidelog::internals::rules::{BrokenRules, Rule};
+use tidelog::testing::PowerLoss;
 use tidelog::{
     Engine, GroupOffset, Isolation, OffsetQuery, Partition, Record, ScanError, Visibility,
 };

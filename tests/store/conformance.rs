@@ -6,10 +6,15 @@ use crate::temporary;
 
 use std::path::Path;
 
-use tidelog::store::{FailedFlush, MemoryDisk, OpenStore, Store, conformance};
-use tidelog::write_batch::{Family, WriteBatch};
+use tidelog::internals::conformance;
+use tidelog::internals::store::{OpenStore, Store};
+use tidelog::internals::write_batch::{Family, WriteBatch};
+use tidelog::testing::{FailedFlush, MemoryDisk};
 #[cfg(feature = "rocksdb")]
-use {temporary::TemporaryDirectory, tidelog::store::RocksOpener, tidelog::store::differential};
+use {
+    temporary::TemporaryDirectory, tidelog::internals::differential,
+    tidelog::internals::store::RocksOpener,
+};
 
 macro_rules! conformance_of_both_stores {
     ($($case:ident)*) => {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use common::{append, append_to_all, one_partition, values_of};
 use temporary::TemporaryDirectory;
 use tidelog::config::Maintenance;
-use tidelog::store::{MemoryDisk, OpenStore};
+use tidelog::internals::store::OpenStore;
+use tidelog::testing::MemoryDisk;
 use tidelog::{
     Engine, EngineConfig, FetchOptions, FirstBatch, Isolation, OffsetQuery, Partition, Record,
     TopicConfig, Visibility,
@@ -46,7 +47,7 @@ fn memory() -> Place {
 
 #[cfg(feature = "rocksdb")]
 fn rocksdb() -> Place {
-    Place::new(Arc::new(tidelog::store::RocksOpener::new(8 << 20)))
+    Place::new(Arc::new(tidelog::internals::store::RocksOpener::new(8 << 20)))
 }
 
 /// Runs each check on each store.

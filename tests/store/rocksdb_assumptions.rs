@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use temporary::TemporaryDirectory;
 use tidelog::error::StorageError;
-use tidelog::store::{Direction, OpenStore, Read, RocksOpener, Store, conformance};
-use tidelog::write_batch::{Family, WriteBatch};
+use tidelog::internals::conformance;
+use tidelog::internals::store::{Direction, OpenStore, Read, RocksOpener, Store};
+use tidelog::internals::write_batch::{Family, WriteBatch};
 
 const BLOCK_CACHE_BYTES: u64 = 4 << 20;
 

@@ -19,6 +19,7 @@ const LAYERS: &[(&str, u8, u8)] = &[
     ("space", 6, 0),
     ("open", 6, 0),
     ("engine", 7, 0),
+    ("testing", 8, 0),
 ];
 
 /// Row and step of a module, or nothing where the table does not know it.
@@ -43,7 +44,8 @@ pub(crate) fn imports_from_below(source: &Source) -> Vec<Finding> {
     };
     let mut findings = Vec::new();
     for (at, imported) in imports(source) {
-        if imported == module {
+        // Tests within a folder may use what `testing` has; it stands apart above all layers.
+        if imported == module || imported == "testing" && source.is_test(at) {
             continue;
         }
         match layer(&imported) {

@@ -13,8 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tidelog::clock::{Clock, SystemClock};
-use tidelog::io::SystemFiles;
-use tidelog::store::MemoryDisk;
+use tidelog::testing::{MemoryDisk, SystemFiles};
 use tidelog::{Engine, EngineConfig, TopicConfig};
 use tidelog_broker::context::{Context, Limits};
 use tidelog_broker::profile::{Profile, Rules};

@@ -8,9 +8,8 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tidelog::clock::{Clock, ManualClock};
-use tidelog::io::SystemFiles;
-use tidelog::store::MemoryDisk;
+use tidelog::clock::Clock;
+use tidelog::testing::{ManualClock, MemoryDisk, SystemFiles};
 use tidelog::{Engine, EngineConfig};
 use tidelog_broker::context::Context;
 use tidelog_broker::server::{Broker, Config};

@@ -2,8 +2,8 @@
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use tidelog::config::{ConfigChange, ConfigOperation, EngineConfig, Maintenance};
-use tidelog::io::simulated::{EIO, ENOSPC, Operation};
 use tidelog::record::Codec;
+use tidelog::testing::{EIO, ENOSPC, FileCall};
 
 /// More would only make a run longer.
 pub(super) const MAX_STEPS: usize = 60;
@@ -291,26 +291,26 @@ pub(super) struct Failure {
     after_bytes: u16,
 }
 
-const OPERATIONS: [Operation; 15] = [
-    Operation::Write,
-    Operation::Sync,
-    Operation::Write,
-    Operation::Sync,
-    Operation::Write,
-    Operation::Sync,
-    Operation::SyncDirectory,
-    Operation::Create,
-    Operation::Open,
-    Operation::Read,
-    Operation::SetLength,
-    Operation::Remove,
-    Operation::DropCache,
-    Operation::Rename,
-    Operation::CreateDirectory,
+const OPERATIONS: [FileCall; 15] = [
+    FileCall::Write,
+    FileCall::Sync,
+    FileCall::Write,
+    FileCall::Sync,
+    FileCall::Write,
+    FileCall::Sync,
+    FileCall::SyncDirectory,
+    FileCall::Create,
+    FileCall::Open,
+    FileCall::Read,
+    FileCall::SetLength,
+    FileCall::Remove,
+    FileCall::DropCache,
+    FileCall::Rename,
+    FileCall::CreateDirectory,
 ];
 
 impl Failure {
-    pub(super) fn operation(self) -> Operation {
+    pub(super) fn operation(self) -> FileCall {
         OPERATIONS[usize::from(self.operation) % OPERATIONS.len()]
     }
 

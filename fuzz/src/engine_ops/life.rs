@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use tidelog::clock::ManualClock;
 use tidelog::config::EngineConfig;
 use tidelog::error::StorageError;
-use tidelog::io::SimulatedDisk;
-use tidelog::io::simulated::{Fault, Operation, PowerLoss};
-use tidelog::rules::BrokenRules;
-use tidelog::store::MemoryDisk;
+use tidelog::internals::rules::BrokenRules;
+use tidelog::testing::{Fault, FileCall, ManualClock, MemoryDisk, PowerLoss, SimulatedDisk};
 use tidelog::types::LeaderEpoch;
 use tidelog::{Engine, OpenError};
 
@@ -150,8 +147,7 @@ impl Runner {
             .after_bytes(failure.after_bytes());
         self.disk.plan(fault);
         self.faults.planned = true;
-        self.faults.loses_unsynced |=
-            matches!(operation, Operation::Sync | Operation::SyncDirectory);
+        self.faults.loses_unsynced |= matches!(operation, FileCall::Sync | FileCall::SyncDirectory);
     }
 
     pub(super) fn fail_store_write(&mut self, after: u8) {

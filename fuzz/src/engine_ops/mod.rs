@@ -15,7 +15,7 @@ mod world;
 mod writes;
 
 use arbitrary::{Arbitrary, Unstructured};
-use tidelog::rules::BrokenRules;
+use tidelog::internals::rules::BrokenRules;
 
 use input::{
     EndStep, FaultStep, Input, Name, ReadStep, SettleStep, Step, TopicStep, TransactionStep,

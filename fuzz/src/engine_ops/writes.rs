@@ -2,7 +2,7 @@
 
 use tidelog::error::StorageError;
 use tidelog::record::TimestampType;
-use tidelog::store::FailedFlush;
+use tidelog::testing::FailedFlush;
 use tidelog::{
     AppendTransaction, CommitError, Committed, Durability, NotWritten, Partition, Record, Refusal,
     Ticket,

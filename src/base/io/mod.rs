@@ -1,5 +1,4 @@
-//! Files behind a small trait: the real file system, and a simulated one that can lose, tear, fail
-//! and fill up.
+//! Files behind a small trait: the real file system here, and a simulated one in `testing`.
 //!
 //! Everything the engine does to its directory goes through [`Files`] and [`File`]; no other module
 //! opens a file. The traits promise what POSIX promises and no more: a write may be torn at any
@@ -13,12 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 mod real;
-#[cfg(any(test, feature = "test-util"))]
-pub mod simulated;
 
 pub use real::SystemFiles;
-#[cfg(any(test, feature = "test-util"))]
-pub use simulated::SimulatedDisk;
 
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 compile_error!("tidelog runs on Linux and macOS");

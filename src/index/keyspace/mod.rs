@@ -26,8 +26,7 @@ pub use producer_transactions::{
     producer_transactions_range,
 };
 pub use producers::{
-    AbortedRow, ProducerRow, SEQUENCE_WINDOW, SequencedBatch, decode_aborted_key,
-    decode_producer_key, producer_key,
+    AbortedRow, ProducerRow, SequencedBatch, decode_aborted_key, decode_producer_key, producer_key,
 };
 pub use topics::{TopicRow, topic_key};
 

@@ -43,6 +43,7 @@ impl RocksOpener {
 
     /// Bounds the files that a store has open; unless it is called, half of what the process may
     /// have open at all, and 4096 at most.
+    #[cfg(any(test, feature = "test-util"))]
     #[must_use]
     pub fn max_open_files(mut self, count: u32) -> Self {
         self.max_open_files = Some(count);

@@ -159,7 +159,6 @@ fn log_options(options: &OpenOptions) -> LogOptions {
     let config = &options.config;
     LogOptions {
         segment_bytes: config.segment_bytes,
-        background_sync_bytes: config.background_sync_bytes,
         max_unsynced_bytes: config.max_unsynced_bytes,
         reserve_bytes: config.effective_disk_reserve_bytes(),
         max_free_segments: config.max_free_segments,

@@ -33,8 +33,6 @@ mod error;
 mod filter;
 mod gather;
 mod hash;
-#[cfg(any(test, feature = "test-util"))]
-mod hooks;
 mod judge;
 mod key_map;
 mod key_set;
@@ -50,8 +48,6 @@ mod rules;
 mod wait;
 
 pub use error::CleanError;
-#[cfg(any(test, feature = "test-util"))]
-pub use hooks::{forget_cleaned, skip_offsets};
 pub use pause::CleanerPause;
 pub use plan::{CleanerPlan, plan};
 pub use round::{CleanerRound, When, clean_partition, clean_round};

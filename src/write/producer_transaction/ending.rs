@@ -28,7 +28,7 @@ struct Ended {
 }
 
 /// The end of a transaction, planned.
-pub(super) struct PlannedEnding {
+pub(crate) struct PlannedEnding {
     kind: MarkerKind,
     producer_id: ProducerId,
     ended: Vec<Ended>,
@@ -39,7 +39,7 @@ impl PlannedEnding {
     ///
     /// # Errors
     /// [`StorageError`] if what groups have committed cannot be read; then nothing is planned.
-    pub(super) fn plan(
+    pub(crate) fn plan(
         shared: &Shared,
         ending: &Ending,
         held: &HeldId,
@@ -112,7 +112,7 @@ impl PlannedEnding {
     }
 
     /// Takes it back.
-    pub(super) fn undo(self, shared: &Shared) {
+    pub(crate) fn undo(self, shared: &Shared) {
         for Ended { partition, before, .. } in self.ended.into_iter().rev() {
             shared.forget_producers(u64::from(before.is_none()));
             partition.cell().producers().set(self.producer_id, before);
@@ -121,7 +121,7 @@ impl PlannedEnding {
     }
 
     /// Shows it to readers.
-    pub(super) fn publish(&self, shared: &Shared, sequence: CommitSequence) {
+    pub(crate) fn publish(&self, shared: &Shared, sequence: CommitSequence) {
         let pipeline = &shared.pipeline;
         let synced = pipeline.log.synced();
         for Ended { partition, log_end, .. } in &self.ended {

@@ -10,18 +10,16 @@ mod describe;
 mod ending;
 mod error;
 mod expire;
-#[cfg(any(test, feature = "test-util"))]
-mod hooks;
 mod request;
 
 pub use describe::{
     ProducerDescription, ProducerTransactionDescription, StagedOffset, describe_producers,
     describe_transactional_id, describe_transactional_ids,
 };
+#[cfg(any(test, feature = "test-util"))]
+pub(crate) use ending::PlannedEnding;
 pub use error::ProducerError;
 pub use expire::{ExpireReport, expire};
-#[cfg(any(test, feature = "test-util"))]
-pub use hooks::{pretend_open, write_marker};
 pub use request::{
     GroupMembership, InitProducer, add_group, add_partitions, add_partitions_of_append,
     end_own_transaction, end_transaction, init_producer, is_staged, new_producer_id, stage_offsets,

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidelog::clock::ManualClock;
 use tidelog::config::{ConfigChange, ConfigOperation, TopicSettings};
 use tidelog::record::{BatchBuilder, Batches, MarkerKind};
+use tidelog::testing::ManualClock;
 use tidelog::types::ProducerIdentity;
 use tidelog::{
     CleanError, CleanerPass, Codec, CommitError, Durability, Engine, FetchOptions, FirstSequence,

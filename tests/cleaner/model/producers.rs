@@ -1,7 +1,7 @@
 //! Producers of both kinds in random work: what the partition remembers of them, and what they send.
 
 use bytes::Bytes;
-use tidelog::keyspace::ProducerTransactionState;
+use tidelog::internals::keyspace::ProducerTransactionState;
 use tidelog::producer::transaction::{EndProtocol, ProducerTransactionError};
 use tidelog::record::{BatchBuilder, MarkerKind, RecordBatch};
 use tidelog::types::ProducerIdentity;

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use tidelog::config::{ConfigChange, ConfigOperation};
-use tidelog::io::simulated::PowerLoss;
 use tidelog::record::BatchBuilder;
+use tidelog::testing::PowerLoss;
 use tidelog::{Codec, Durability, Engine, Partition, Record};
 
 use super::producers::{Senders, make_senders};

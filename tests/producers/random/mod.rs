@@ -10,7 +10,7 @@ mod model;
 mod observed;
 mod world;
 
-use tidelog::rules::{BrokenRules, Rule};
+use tidelog::internals::rules::{BrokenRules, Rule};
 use world::{Did, World};
 
 const STEPS: u32 = 120;

@@ -1,9 +1,9 @@
 //! An engine on a machine that crashes, and the random work of producers that is done on it.
 
-use tidelog::io::simulated::PowerLoss;
+use tidelog::internals::rules::BrokenRules;
 use tidelog::producer::transaction::EndProtocol;
 use tidelog::record::{BatchBuilder, MarkerKind};
-use tidelog::rules::BrokenRules;
+use tidelog::testing::PowerLoss;
 use tidelog::types::ProducerIdentity;
 use tidelog::{
     CommitError, Committed, Durability, Engine, FirstSequence, GroupMembership, GroupOffset,

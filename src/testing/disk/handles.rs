@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::faults::{Operation, Verdict, errno, stopped};
+use super::faults::{FileCall, Verdict, errno, stopped};
 use super::state::{InodeId, State};
 use super::{Shared, SimulatedDisk};
 use crate::base::io::{File, Files, LockError, LockGuard};
@@ -43,7 +43,7 @@ impl Drop for SimulatedLock {
 impl Process {
     fn change<T>(
         &self,
-        operation: Operation,
+        operation: FileCall,
         make: impl FnOnce(&mut State) -> io::Result<T>,
     ) -> io::Result<T> {
         self.shared.state.lock().change(self.life, operation, make)
@@ -56,37 +56,37 @@ impl Process {
 
 impl Files for Process {
     fn create_directory(&self, path: &Path) -> io::Result<()> {
-        self.change(Operation::CreateDirectory, |state| {
+        self.change(FileCall::CreateDirectory, |state| {
             state.create_directory(path);
             Ok(())
         })
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
-        self.change(Operation::Read, |state| state.names(directory))
+        self.change(FileCall::Read, |state| state.names(directory))
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        let inode = self.change(Operation::Create, |state| state.create(path))?;
+        let inode = self.change(FileCall::Create, |state| state.create(path))?;
         Ok(self.file(path, inode))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        let inode = self.change(Operation::Open, |state| state.find(path))?;
+        let inode = self.change(FileCall::Open, |state| state.find(path))?;
         Ok(self.file(path, inode))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.change(Operation::Remove, |state| state.remove(path))
+        self.change(FileCall::Remove, |state| state.remove(path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.change(Operation::Rename, |state| state.rename(from, to))
+        self.change(FileCall::Rename, |state| state.rename(from, to))
     }
 
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         let mut state = self.shared.state.lock();
-        match state.enter(self.life, Operation::SyncDirectory)? {
+        match state.enter(self.life, FileCall::SyncDirectory)? {
             Verdict::Proceed => state.sync_directory(directory),
             Verdict::Fail(fault) => {
                 state.fail_sync_directory(directory)?;
@@ -127,7 +127,7 @@ impl File for SimulatedFile {
         let mut bytes = Vec::with_capacity(slices.iter().map(|slice| slice.len()).sum());
         slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
         let mut state = self.process.shared.state.lock();
-        match state.enter(self.process.life, Operation::Write)? {
+        match state.enter(self.process.life, FileCall::Write)? {
             Verdict::Proceed => state.write(self.inode, position, &bytes),
             Verdict::Fail(fault) => Err(state.fail_write(self.inode, position, &bytes, fault)),
             Verdict::Crash => {
@@ -139,7 +139,7 @@ impl File for SimulatedFile {
     }
 
     fn read_at(&self, position: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        self.process.change(Operation::Read, |state| {
+        self.process.change(FileCall::Read, |state| {
             let bytes = state.inode(self.inode).bytes();
             let start = usize::try_from(position).unwrap_or(usize::MAX).min(bytes.len());
             let count = buffer.len().min(bytes.len() - start);
@@ -170,7 +170,7 @@ impl File for SimulatedFile {
         }
         state.held_syncs -= 1;
         state.check_life(*life)?;
-        if let Some(fault) = state.faults.take_planned(Operation::Sync) {
+        if let Some(fault) = state.faults.take_planned(FileCall::Sync) {
             state.fail_sync(self.inode);
             return Err(errno(fault.errno));
         }
@@ -179,7 +179,7 @@ impl File for SimulatedFile {
     }
 
     fn set_length(&self, length: u64) -> io::Result<()> {
-        self.process.change(Operation::SetLength, |state| state.set_length(self.inode, length))
+        self.process.change(FileCall::SetLength, |state| state.set_length(self.inode, length))
     }
 
     fn length(&self) -> io::Result<u64> {
@@ -195,7 +195,7 @@ impl File for SimulatedFile {
     }
 
     fn drop_cache(&self) -> io::Result<()> {
-        self.process.change(Operation::DropCache, |state| {
+        self.process.change(FileCall::DropCache, |state| {
             state.inode(self.inode).drop_cache();
             Ok(())
         })

@@ -17,14 +17,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::base::error::StorageError;
-use crate::base::io::SimulatedDisk;
 use crate::base::types::{AppliedCommit, CommitSequence, EngineId, SegmentId};
-use crate::log::frame::{
-    FRAME_HEADER_BYTES, FrameHeader, FrameSeed, MIN_PAYLOAD_BYTES, PAYLOAD_CRC_AT,
-    PAYLOAD_SUMMED_FROM, frame_layout, set_crc, u32_at, u64_at,
+use crate::log::parts::{
+    FRAME_HEADER_BYTES, FrameHeader, FrameSeed, MAX_SEGMENT_ID, MIN_PAYLOAD_BYTES, PAYLOAD_CRC_AT,
+    PAYLOAD_SUMMED_FROM, SegmentHeader, file_name, set_crc, u32_at, u64_at,
 };
-use crate::log::segment::{MAX_SEGMENT_ID, SEGMENT_HEADER_BYTES, SegmentHeader, file_name};
-use crate::log::{CommitLog, LogOptions, NewFrame, Payload, RecoveredLog};
+use crate::log::{
+    CommitLog, LogOptions, NewFrame, Payload, RecoveredLog, SEGMENT_HEADER_BYTES, frame_layout,
+};
+use crate::testing::disk::{PowerLoss, SimulatedDisk};
 
 const ENGINE: EngineId = EngineId(1);
 const HEADER_FIELDS: usize = 72;
@@ -47,7 +48,7 @@ type Opened = (CommitLog, RecoveredLog, Vec<(CommitSequence, Vec<u8>)>);
 ///
 /// # Panics
 /// If what was found contradicts itself or the second open, or if a failed open changed a file.
-pub fn fuzz_replay_segment(data: &[u8]) {
+pub fn replay_segment(data: &[u8]) {
     let Some(input) = parse(data) else { return };
     let disk = SimulatedDisk::new(0);
     for segment in &input.segments {
@@ -92,7 +93,7 @@ fn check_opened(disk: &SimulatedDisk, input: &Input, (log, found, frames): Opene
     log.sync(next).expect("syncs do not fail");
     drop(log);
 
-    disk.power_loss(crate::base::io::simulated::PowerLoss::Nothing);
+    disk.power_loss(PowerLoss::Nothing);
     let (log, again, mut after) = open(disk, input.applied).expect("what was opened opens again");
     assert_eq!(again.last.sequence, next);
     assert!(again.epoch > found.epoch, "each open has an epoch of its own");

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::PowerLoss;
-use super::faults::{Counters, ENOSPC, Fault, Faults, Operation, Verdict, errno, stopped};
+use super::faults::{Counters, ENOSPC, Fault, Faults, FileCall, Verdict, errno, stopped};
 use super::inode::{Inode, Remains};
 use super::random::Random;
 
@@ -79,7 +79,7 @@ impl State {
     }
 
     /// Every call passes here first: counts it, and says how it goes.
-    pub(super) fn enter(&mut self, life: u64, operation: Operation) -> io::Result<Verdict> {
+    pub(super) fn enter(&mut self, life: u64, operation: FileCall) -> io::Result<Verdict> {
         self.check_life(life)?;
         let verdict = self.faults.judge(operation)?;
         self.count(operation);
@@ -89,8 +89,8 @@ impl State {
     /// As [`Self::enter`], where a planned failure is looked for only when the call ends.
     pub(super) fn enter_sync(&mut self, life: u64) -> io::Result<bool> {
         self.check_life(life)?;
-        let stops = self.faults.stops_at(Operation::Sync)?;
-        self.count(Operation::Sync);
+        let stops = self.faults.stops_at(FileCall::Sync)?;
+        self.count(FileCall::Sync);
         Ok(stops)
     }
 
@@ -98,17 +98,17 @@ impl State {
         if life == self.life && !self.faults.has_crashed { Ok(()) } else { Err(stopped()) }
     }
 
-    fn count(&mut self, operation: Operation) {
+    fn count(&mut self, operation: FileCall) {
         let counters = &mut self.counters;
         match operation {
-            Operation::Read => counters.reads += 1,
-            Operation::Open | Operation::DropCache => {}
-            Operation::Write => counters.writes += 1,
-            Operation::Sync => counters.syncs += 1,
-            Operation::SyncDirectory => counters.directory_syncs += 1,
+            FileCall::Read => counters.reads += 1,
+            FileCall::Open | FileCall::DropCache => {}
+            FileCall::Write => counters.writes += 1,
+            FileCall::Sync => counters.syncs += 1,
+            FileCall::SyncDirectory => counters.directory_syncs += 1,
             _ => {}
         }
-        if !matches!(operation, Operation::Read | Operation::Open | Operation::DropCache) {
+        if !matches!(operation, FileCall::Read | FileCall::Open | FileCall::DropCache) {
             counters.changing_calls += 1;
         }
     }
@@ -117,7 +117,7 @@ impl State {
     pub(super) fn change<T>(
         &mut self,
         life: u64,
-        operation: Operation,
+        operation: FileCall,
         make: impl FnOnce(&mut Self) -> io::Result<T>,
     ) -> io::Result<T> {
         match self.enter(life, operation)? {

@@ -19,7 +19,7 @@
 //!   all, a part or nothing; each later call fails until `kill` or `power_loss` is called.
 //! - [`SimulatedDisk::plan`]: one call fails. A write does some of its bytes first. A sync leaves
 //!   some sectors unwritten and counts them as clean: the next sync of the same file succeeds, as
-//!   on Linux; reads show the cache until [`File::drop_cache`](super::File::drop_cache). Sectors
+//!   on Linux; reads show the cache until [`File::drop_cache`]. Sectors
 //!   that a failing sync or write has hit are lost for good: writing them again succeeds, syncing
 //!   too, and they do not reach the device (unwritten extents of ext4), until the next power loss.
 //!   A sync of a directory drops some of its changes.
@@ -41,8 +41,9 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
-pub use faults::{Counters, EIO, ENOSPC, Fault, Operation};
+pub use faults::{Counters, EIO, ENOSPC, Fault, FileCall};
 
+use crate::base::io::Files;
 use handles::Process;
 use state::State;
 
@@ -59,7 +60,7 @@ pub enum PowerLoss {
     Random(u64),
 }
 
-/// A simulated disk; clones are handles of the same one. As [`Files`](super::Files) it serves the
+/// A simulated disk; clones are handles of the same one. As [`Files`] it serves the
 /// process that runs now, whichever that is.
 #[derive(Debug, Clone)]
 pub struct SimulatedDisk {
@@ -93,7 +94,7 @@ impl SimulatedDisk {
 
     /// The disk as a process sees it that starts now and dies with the next kill or power loss.
     #[must_use]
-    pub fn process(&self) -> Arc<dyn super::Files> {
+    pub fn process(&self) -> Arc<dyn Files> {
         Arc::new(self.current())
     }
 

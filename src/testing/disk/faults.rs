@@ -11,7 +11,7 @@ pub const EIO: i32 = 5;
 /// A kind of call that can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Operation {
+pub enum FileCall {
     /// Making a directory.
     CreateDirectory,
     /// Making a file.
@@ -36,7 +36,7 @@ pub enum Operation {
     DropCache,
 }
 
-impl Operation {
+impl FileCall {
     /// Whether it changes something, so that it matters if the process stops at it.
     const fn is_change(self) -> bool {
         !matches!(self, Self::Open | Self::Read | Self::DropCache)
@@ -47,7 +47,7 @@ impl Operation {
 #[derive(Debug, Clone, Copy)]
 pub struct Fault {
     /// The calls that it is about.
-    pub operation: Operation,
+    pub operation: FileCall,
     /// How many of them go well before it.
     pub after_calls: u64,
     /// What the failing call answers, such as [`ENOSPC`].
@@ -59,7 +59,7 @@ pub struct Fault {
 impl Fault {
     /// The next call of this kind fails.
     #[must_use]
-    pub const fn next(operation: Operation, errno: i32) -> Self {
+    pub const fn next(operation: FileCall, errno: i32) -> Self {
         Self { operation, after_calls: 0, errno, after_bytes: 0 }
     }
 
@@ -118,7 +118,7 @@ pub(super) enum Verdict {
 
 impl Faults {
     /// Counts a call down and says how it goes.
-    pub(super) fn judge(&mut self, operation: Operation) -> io::Result<Verdict> {
+    pub(super) fn judge(&mut self, operation: FileCall) -> io::Result<Verdict> {
         if self.stops_at(operation)? {
             return Ok(Verdict::Crash);
         }
@@ -126,7 +126,7 @@ impl Faults {
     }
 
     /// Whether the process stops in this call.
-    pub(super) fn stops_at(&mut self, operation: Operation) -> io::Result<bool> {
+    pub(super) fn stops_at(&mut self, operation: FileCall) -> io::Result<bool> {
         if self.has_crashed {
             return Err(stopped());
         }
@@ -143,7 +143,7 @@ impl Faults {
     }
 
     /// The planned failure of this call, if its turn has come.
-    pub(super) fn take_planned(&mut self, operation: Operation) -> Option<Fault> {
+    pub(super) fn take_planned(&mut self, operation: FileCall) -> Option<Fault> {
         let mut due = None;
         for (at, fault) in self.planned.iter_mut().enumerate() {
             if fault.operation == operation {

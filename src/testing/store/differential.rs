@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::index::store::conformance::{LAST, flush, get, open, scan};
-use crate::index::store::memory::{below, mix};
 use crate::index::store::{Direction, OpenStore, Read, Store};
 use crate::index::write_batch::{Family, WriteBatch};
+use crate::testing::store::conformance::{LAST, flush, get, open, scan};
+use crate::testing::store::memory::{below, mix};
 
 /// A store of the differential test, with the snapshots that are held.
 struct Side<'a> {

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::ending::PlannedEnding;
 use crate::base::error::StorageError;
 use crate::base::types::{CommitSequence, Durability, ProducerIdentity, TimestampMs};
 use crate::commit::{Change, Failure, FramePlan};
@@ -12,6 +11,7 @@ use crate::index::keyspace::{ProducerTransactionRow, ProducerTransactionState};
 use crate::record::MarkerKind;
 use crate::state::catalog::Partition;
 use crate::state::producer::transaction::Ending;
+use crate::write::producer_transaction::PlannedEnding;
 
 /// Until the engine is closed, this producer has a transaction open under this id that may write
 /// to the partition. Nothing is stored.

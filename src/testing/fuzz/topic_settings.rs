@@ -1,14 +1,15 @@
 //! What a fuzzer does with topic settings: any text is refused, or is what it says it is.
 
-use super::keys::TOPIC_CONFIG_KEYS;
-use super::topic::{ConfigChange, ConfigOperation, MAX_CONFIG_VALUE_BYTES, TopicSettings};
+use crate::config::{
+    ConfigChange, ConfigOperation, MAX_CONFIG_VALUE_BYTES, TOPIC_CONFIG_KEYS, TopicSettings,
+};
 
 /// Takes each line as a change, `name=value`, or with `-`, `+=` or `-=` at the front of the value
 /// for the other operations, and makes them both at once and one by one.
 ///
 /// # Panics
 /// If settings are not what was set, do not survive being stored, or contradict themselves.
-pub fn fuzz_topic_settings(data: &[u8]) {
+pub fn topic_settings(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let pairs: Vec<_> = text.split('\n').filter_map(|line| line.split_once('=')).collect();
     if let Ok(settings) = TopicSettings::from_values(pairs.iter().copied()) {

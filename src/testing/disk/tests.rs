@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{EIO, ENOSPC, Fault, Operation, PowerLoss, SimulatedDisk};
+use super::{EIO, ENOSPC, Fault, FileCall, PowerLoss, SimulatedDisk};
 use crate::base::io::{File, Files, LockError};
 
 const SECTOR: usize = super::inode::SECTOR_BYTES;
@@ -124,7 +124,7 @@ fn a_failed_sync_is_told_once_and_what_it_lost_shows_when_the_cache_is_dropped()
     let disk = disk();
     let file = create(&disk, "a");
     write(&file, 0, 1, 64 * SECTOR).unwrap();
-    disk.plan(Fault::next(Operation::Sync, EIO));
+    disk.plan(Fault::next(FileCall::Sync, EIO));
     assert_eq!(file.sync_data().unwrap_err().raw_os_error(), Some(EIO));
     file.sync_data().unwrap();
     assert_eq!(contents(&disk, "a"), Some(vec![1; 64 * SECTOR]), "the cache still shows it");
@@ -144,7 +144,7 @@ fn a_failed_sync_is_told_once_and_what_it_lost_shows_when_the_cache_is_dropped()
 fn a_write_fails_in_the_middle_and_a_full_disk_is_full_to_the_byte() {
     let disk = disk();
     let file = create(&disk, "a");
-    disk.plan(Fault::next(Operation::Write, EIO).after_calls(1).after_bytes(3));
+    disk.plan(Fault::next(FileCall::Write, EIO).after_calls(1).after_bytes(3));
     write(&file, 0, 1, 2).unwrap();
     assert_eq!(write(&file, 2, 2, 9).unwrap_err().raw_os_error(), Some(EIO));
     assert_eq!(contents(&disk, "a"), Some(vec![1, 1, 2, 2, 2]));
@@ -156,7 +156,7 @@ fn a_write_fails_in_the_middle_and_a_full_disk_is_full_to_the_byte() {
     file.set_length(4).unwrap();
     assert_eq!(disk.free_bytes(Path::new("/d")).unwrap(), 4);
     write(&create(&disk, "b"), 0, 5, 4).unwrap();
-    disk.plan(Fault::next(Operation::SetLength, EIO));
+    disk.plan(Fault::next(FileCall::SetLength, EIO));
     assert!(file.set_length(0).is_err());
 }
 

@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use crate::base::io::SimulatedDisk;
 use crate::base::rules::BrokenRules;
 use crate::base::types::{AppliedCommit, CommitSequence, EngineId, SegmentId};
-use crate::log::frame::{
-    FRAME_ALIGNMENT, FRAME_HEADER_BYTES, FrameHeader, FrameSeed, MIN_PAYLOAD_BYTES, PAYLOAD_CRC_AT,
-    PAYLOAD_SUMMED_FROM, TABLE_ENTRY_BYTES, encode_table_entry, set_crc, table_entries,
+use crate::log::SEGMENT_HEADER_BYTES;
+use crate::log::parts::{
+    FRAME_ALIGNMENT, FRAME_HEADER_BYTES, FrameHeader, FrameReader, FrameSeed, MIN_PAYLOAD_BYTES,
+    PAYLOAD_CRC_AT, PAYLOAD_SUMMED_FROM, Segment, TABLE_ENTRY_BYTES, Window, encode_table_entry,
+    file_name, set_crc, table_entries,
 };
-use crate::log::replay::{FrameReader, Window};
-use crate::log::segment::{SEGMENT_HEADER_BYTES, Segment, file_name};
+use crate::testing::disk::SimulatedDisk;
 
 const ENGINE: EngineId = EngineId(1);
 const SEGMENT: SegmentId = SegmentId(1);
@@ -20,7 +20,7 @@ const SEGMENT: SegmentId = SegmentId(1);
 ///
 /// # Panics
 /// If a frame counts that must not, does not count although it must, or shows other bytes.
-pub fn fuzz_decode_frame(data: &[u8]) {
+pub fn decode_frame(data: &[u8]) {
     look_at(data);
     let Some(mut repaired) = repair(data) else { return };
     look_at(&repaired);
