@@ -6,5 +6,6 @@ pub mod error;
 pub mod figures;
 pub mod io;
 pub mod metrics;
+pub mod random;
 pub mod rules;
 pub mod types;

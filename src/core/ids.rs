@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use parking_lot::Mutex;
 
+use crate::base::random::Random;
+
 use crate::base::types::PartitionId;
 
 /// The partition ids that are not given yet.
@@ -49,26 +51,5 @@ impl RandomBits {
     pub fn next_pair(&self) -> [u64; 2] {
         let mut random = self.0.lock();
         [random.next_u64(), random.next_u64()]
-    }
-}
-
-/// A small generator of random bits (SplitMix64): spread well, and no secret.
-#[derive(Debug)]
-pub struct Random(u64);
-
-impl Random {
-    /// A generator that gives the same bits for the same seed.
-    #[must_use]
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// The next 64 bits.
-    pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
     }
 }

@@ -24,7 +24,7 @@ pub use group_offsets::{
     GroupOffset, NegativeOffset, TooLong, check_lengths, check_offsets, group_offset_key,
     last_of_each, staged_place,
 };
-pub use ids::{PartitionIds, Random, RandomBits};
+pub use ids::{PartitionIds, RandomBits};
 pub use oldest::{Ahead, Oldest, OldestBatches};
 pub use pins::{Pin, Pins};
 pub use place::{PlacedBatch, plan_batch, plan_row};
@@ -45,6 +45,7 @@ use crate::base::clock::Clock;
 use crate::base::error::StorageError;
 use crate::base::io::LockGuard;
 use crate::base::metrics::Metrics;
+use crate::base::random::Secrets;
 use crate::base::rules::Rule;
 use crate::base::types::{AppliedCommit, PartitionId, TopicId, Visibility, Watermarks};
 use crate::commit::{Change, CommitQueue, Driver, Effects, Pipeline, QueueLimits, Ticket};
@@ -79,6 +80,8 @@ pub struct Shared {
     pub space: Space,
     /// Random bits for ids.
     pub random: RandomBits,
+    /// Keys that nobody outside may learn.
+    pub secrets: Secrets,
     /// Who reads.
     pub pins: Arc<Pins>,
     /// The oldest batches, as retention last saw them.
@@ -139,6 +142,8 @@ pub struct Parts {
     pub transactions: Transactions,
     /// The seed of random ids.
     pub seed: u64,
+    /// Where keys come from that nobody outside may learn.
+    pub secrets: Secrets,
     /// The directories' locks.
     pub locks: Vec<Box<dyn LockGuard>>,
 }
@@ -171,6 +176,7 @@ impl Shared {
             cleaning: Cleaning::default(),
             space: Space::default(),
             random: RandomBits::new(parts.seed),
+            secrets: parts.secrets,
             pins: Arc::default(),
             oldest: OldestBatches::default(),
             schedule,

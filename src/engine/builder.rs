@@ -11,6 +11,7 @@ use super::{Engine, Inner};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::error::StorageError;
 use crate::base::io::{Files, SystemFiles};
+use crate::base::random::Randomness;
 use crate::base::rules::BrokenRules;
 use crate::config::{EngineConfig, Maintenance};
 use crate::core::Shared;
@@ -28,7 +29,7 @@ pub struct EngineBuilder {
     clock: Arc<dyn Clock>,
     pub(crate) files: Arc<dyn Files>,
     pub(crate) store: Option<Arc<dyn OpenStore>>,
-    pub(crate) seed: Option<u64>,
+    pub(crate) randomness: Randomness,
     pub(crate) broken: BrokenRules,
 }
 
@@ -41,7 +42,7 @@ impl EngineBuilder {
             clock: Arc::new(SystemClock::new()),
             files: Arc::new(SystemFiles),
             store: None,
-            seed: None,
+            randomness: Randomness::System,
             broken: BrokenRules::NONE,
         }
     }
@@ -81,7 +82,7 @@ impl EngineBuilder {
             config: self.config,
             clock: self.clock,
             files: self.files,
-            seed: self.seed.unwrap_or_else(random_seed),
+            randomness: self.randomness,
             broken: self.broken,
         };
         let (shared, recovered) = open(&options)?;
@@ -101,16 +102,6 @@ fn default_store(config: &EngineConfig) -> Result<Arc<dyn OpenStore>, OpenError>
 #[cfg(not(feature = "rocksdb"))]
 fn default_store(_config: &EngineConfig) -> Result<Arc<dyn OpenStore>, OpenError> {
     Err(OpenError::NoStore)
-}
-
-fn random_seed() -> u64 {
-    let mut seed = [0; 8];
-    let filled = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
-    // A system without randomness still has a clock; an id only has to be another one.
-    if filled.is_err() {
-        return SystemClock::new().now_ms().unsigned_abs();
-    }
-    u64::from_ne_bytes(seed)
 }
 
 /// What a thread of the engine does until the engine is closed.

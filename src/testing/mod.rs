@@ -7,8 +7,10 @@ mod hooks;
 #[doc(hidden)]
 pub mod internals;
 mod store;
+mod world;
 
 pub use crate::base::io::{File, Files, LockError, LockGuard, SystemFiles};
 pub use clock::ManualClock;
 pub use disk::{Counters, EIO, ENOSPC, Fault, FileCall, PowerLoss, SimulatedDisk};
 pub use store::{FailedFlush, MemoryDisk};
+pub use world::World;

@@ -11,5 +11,6 @@ mod model;
 mod producers;
 mod random;
 mod rules;
+mod secrets;
 mod stops;
 mod ways;

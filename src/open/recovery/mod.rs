@@ -27,11 +27,12 @@ use std::sync::Arc;
 use crate::base::clock::Clock;
 use crate::base::error::{Corruption, Place, StorageError};
 use crate::base::io::{Files, LockGuard};
+use crate::base::random::{Randomness, Secrets};
 use crate::base::rules::{BrokenRules, Rule};
 use crate::base::types::{AppliedCommit, EngineId, PartitionId};
 use crate::commit::{CheckpointLimits, FLUSH_POLL, Pipeline};
 use crate::config::EngineConfig;
-use crate::core::{Parts, ProducerRegistry, Random, Shared, Transactions};
+use crate::core::{Parts, ProducerRegistry, Shared, Transactions};
 use crate::index::keyspace::{
     FORMAT_VERSION, Identity, MetaKey, Session, decode_applied, decode_counter, encode_applied,
     encode_counter,
@@ -57,8 +58,8 @@ pub struct OpenOptions {
     pub files: Arc<dyn Files>,
     /// The kind of index store.
     pub store: Arc<dyn OpenStore>,
-    /// The seed of random ids.
-    pub seed: u64,
+    /// Where random ids and keys come from.
+    pub randomness: Randomness,
     /// Rules that a test breaks.
     pub broken: BrokenRules,
 }
@@ -119,8 +120,9 @@ pub fn open(options: &OpenOptions) -> Result<(Arc<Shared>, Recovered), OpenError
         producers,
         transactions,
         // Each open has ids of its own, also where all opens are given the same seed.
-        // The seed is mixed first, so that one that counts opens too does not cancel the count.
-        seed: Random::new(options.seed).next_u64().wrapping_add(session.open_count),
+        // The bits are mixed, so that a seed that counts opens too does not cancel the count.
+        seed: options.randomness.bits().wrapping_add(session.open_count),
+        secrets: Secrets::new(options.randomness),
         locks,
     }));
     session::begin_session(&shared)?;
@@ -195,7 +197,7 @@ fn make_new(
     if !is_second_try && options.store.exists(&place.store)? {
         return Err(OpenError::FormatMissing { directory: place.directory.clone() });
     }
-    let engine = EngineId(Random::new(options.seed).next_u64());
+    let engine = EngineId(options.randomness.bits());
     let format = Format { version: FORMAT_VERSION, engine };
     format.begin(files, &place.directory)?;
     let log_files = Arc::clone(&options.files);

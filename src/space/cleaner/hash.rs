@@ -14,7 +14,7 @@ pub(super) struct HashKey(pub [u64; 2]);
 impl HashKey {
     /// A new one.
     pub(super) fn random(shared: &Shared) -> Self {
-        Self(shared.random.next_pair())
+        Self(shared.secrets.key())
     }
 }
 

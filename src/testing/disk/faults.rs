@@ -93,6 +93,19 @@ pub struct Counters {
     pub reads: u64,
 }
 
+/// What a power loss leaves of the unsynced changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PowerLoss {
+    /// None of them.
+    Nothing,
+    /// All of them.
+    Everything,
+    /// The first ones, over all files and directories; see `SimulatedDisk::unsynced_changes`.
+    First(usize),
+    /// Any subset of the sectors, and any first part of each directory's changes, by this seed.
+    Random(u64),
+}
+
 pub(super) type SyncHook = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::faults::{FileCall, Verdict, errno, stopped};
-use super::state::{InodeId, State};
-use super::{Shared, SimulatedDisk};
+use super::state::{InodeId, Shared, State};
 use crate::base::io::{File, Files, LockError, LockGuard};
 
 /// One process on the disk.
@@ -205,47 +204,5 @@ impl File for SimulatedFile {
 impl fmt::Debug for SimulatedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SimulatedFile").field("path", &self.path).finish_non_exhaustive()
-    }
-}
-
-impl Files for SimulatedDisk {
-    fn create_directory(&self, path: &Path) -> io::Result<()> {
-        self.current().create_directory(path)
-    }
-
-    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
-        self.current().list(directory)
-    }
-
-    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        self.current().create(path)
-    }
-
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        self.current().open(path)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.current().remove(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.current().rename(from, to)
-    }
-
-    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
-        self.current().sync_directory(directory)
-    }
-
-    fn free_bytes(&self, directory: &Path) -> io::Result<u64> {
-        self.current().free_bytes(directory)
-    }
-
-    fn total_bytes(&self, directory: &Path) -> io::Result<u64> {
-        self.current().total_bytes(directory)
-    }
-
-    fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>, LockError> {
-        self.current().lock(path)
     }
 }

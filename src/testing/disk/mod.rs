@@ -36,42 +36,23 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
-pub use faults::{Counters, EIO, ENOSPC, Fault, FileCall};
+pub use faults::{Counters, EIO, ENOSPC, Fault, FileCall, PowerLoss};
 
-use crate::base::io::Files;
+use crate::base::io::{File, Files, LockError, LockGuard};
 use handles::Process;
-use state::State;
-
-/// What a power loss leaves of the unsynced changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PowerLoss {
-    /// None of them.
-    Nothing,
-    /// All of them.
-    Everything,
-    /// The first ones, over all files and directories; see [`SimulatedDisk::unsynced_changes`].
-    First(usize),
-    /// Any subset of the sectors, and any first part of each directory's changes, by this seed.
-    Random(u64),
-}
+use state::{Shared, State};
 
 /// A simulated disk; clones are handles of the same one. As [`Files`] it serves the
 /// process that runs now, whichever that is.
 #[derive(Debug, Clone)]
 pub struct SimulatedDisk {
     shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
-    /// Told when syncs are released or the process dies.
-    changed: Condvar,
 }
 
 impl SimulatedDisk {
@@ -251,5 +232,47 @@ impl SimulatedDisk {
         state.remove(path).expect("the file is there");
         let directory = path.parent().expect("a file is in a directory");
         state.sync_directory(directory).expect("the directory is there");
+    }
+}
+
+impl Files for SimulatedDisk {
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        self.current().create_directory(path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        self.current().list(directory)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        self.current().create(path)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        self.current().open(path)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.current().remove(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.current().rename(from, to)
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        self.current().sync_directory(directory)
+    }
+
+    fn free_bytes(&self, directory: &Path) -> io::Result<u64> {
+        self.current().free_bytes(directory)
+    }
+
+    fn total_bytes(&self, directory: &Path) -> io::Result<u64> {
+        self.current().total_bytes(directory)
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn LockGuard>, LockError> {
+        self.current().lock(path)
     }
 }

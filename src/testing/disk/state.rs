@@ -4,8 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::PowerLoss;
-use super::faults::{Counters, ENOSPC, Fault, Faults, FileCall, Verdict, errno, stopped};
+use parking_lot::{Condvar, Mutex};
+
+use super::faults::{
+    Counters, ENOSPC, Fault, Faults, FileCall, PowerLoss, Verdict, errno, stopped,
+};
 use super::inode::{Inode, Remains};
 use super::random::Random;
 
@@ -27,6 +30,14 @@ struct Directory {
     names: BTreeMap<String, InodeId>,
     durable: BTreeMap<String, InodeId>,
     pending: Vec<NameChange>,
+}
+
+/// What all handles of a disk share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) state: Mutex<State>,
+    /// Notified when syncs are released or the process dies.
+    pub(super) changed: Condvar,
 }
 
 #[derive(Debug)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::base::error::StorageError;
 use crate::base::io::Files;
+use crate::base::random::Randomness;
 use crate::base::rules::BrokenRules;
 use crate::base::types::{Offset, ProducerIdentity};
 use crate::engine::{Engine, EngineBuilder};
@@ -29,7 +30,7 @@ impl EngineBuilder {
 
     /// The seed of random ids, for tests that must run the same every time.
     pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = Some(seed);
+        self.randomness = Randomness::Seed(seed);
         self
     }
 
