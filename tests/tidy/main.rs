@@ -1,5 +1,6 @@
 //! The test of layers and house rules: every file of the workspace is read and held against them.
 
+mod circles;
 mod code_rules;
 mod layers;
 mod source;
@@ -56,6 +57,12 @@ fn assert_none(mut findings: Vec<Finding>) {
 fn every_module_imports_only_from_below_and_uses_files_through_io() {
     let tree = tree::read();
     assert_none(findings(OF_THE_ENGINE, &tree.rust_below(&["src/"])));
+}
+
+#[test]
+fn no_files_of_a_folder_import_each_other_in_a_circle() {
+    let tree = tree::read();
+    assert_none(circles::circles(&tree.rust_below(&["src/", "broker/src/"])));
 }
 
 #[test]
