@@ -18,9 +18,7 @@ mod simulated {
     use std::error::Error;
     use std::sync::Arc;
 
-    use tidelog::io::SimulatedDisk;
-    use tidelog::io::simulated::PowerLoss;
-    use tidelog::store::MemoryDisk;
+    use tidelog::testing::{MemoryDisk, PowerLoss, SimulatedDisk};
     use tidelog::{Durability, Engine, EngineConfig, Maintenance, Record, TopicConfig};
 
     /// The service under test: it says how many orders it has acknowledged.

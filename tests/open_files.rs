@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use temporary::TemporaryDirectory;
-use tidelog::store::MemoryDisk;
+use tidelog::testing::MemoryDisk;
 use tidelog::{
     Durability, Engine, EngineConfig, FetchOptions, Maintenance, Partition, Record, TopicConfig,
 };

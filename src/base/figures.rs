@@ -117,14 +117,20 @@ macro_rules! figures {
 
 figures! {
     commits Counter Count "commits_total" "Commits that were applied.";
-    refused_transactions Counter Count "refused_transactions_total" "Append transactions refused in the queue.";
-    duplicate_batches Counter Count "duplicate_batches_total" "Batches that were stored already when they were sent again.";
-    committed_producer_transactions Counter Count "committed_producer_transactions_total" "Producer transactions that were committed.";
-    aborted_producer_transactions Counter Count "aborted_producer_transactions_total" "Producer transactions that were aborted.";
+    refused_transactions Counter Count "refused_transactions_total"
+        "Append transactions refused in the queue.";
+    duplicate_batches Counter Count "duplicate_batches_total"
+        "Batches that were stored already when they were sent again.";
+    committed_producer_transactions Counter Count "committed_producer_transactions_total"
+        "Producer transactions that were committed.";
+    aborted_producer_transactions Counter Count "aborted_producer_transactions_total"
+        "Producer transactions that were aborted.";
     producer_count Gauge Count "producers" "Producers that partitions remember.";
     transactional_id_count Gauge Count "transactional_ids" "Transactional ids.";
-    open_producer_transactions Gauge Count "open_producer_transactions" "Producer transactions that are open.";
-    oldest_producer_transaction_ms Gauge Milliseconds "oldest_producer_transaction_ms" "For how long the oldest of them is open.";
+    open_producer_transactions Gauge Count "open_producer_transactions"
+        "Producer transactions that are open.";
+    oldest_producer_transaction_ms Gauge Milliseconds "oldest_producer_transaction_ms"
+        "For how long the oldest of them is open.";
     unwritten_commits Counter Count "unwritten_commits_total" "Commits that were not written.";
     groups Counter Count "groups_total" "Groups of commits written with one call.";
     appended_batches Counter Count "appended_batches_total" "Record batches committed.";
@@ -137,11 +143,15 @@ figures! {
     removed_bytes Counter Bytes "removed_bytes_total" "Bytes of them.";
     freed_segments Counter Count "freed_segments_total" "Segments of the log freed.";
     freed_bytes Counter Bytes "freed_bytes_total" "Bytes of them.";
-    reused_segments Counter Count "reused_segments_total" "Segments begun in the file of a freed one.";
-    relocated_batches Counter Count "relocated_batches_total" "Batches moved out of mostly dead segments.";
+    reused_segments Counter Count "reused_segments_total"
+        "Segments begun in the file of a freed one.";
+    relocated_batches Counter Count "relocated_batches_total"
+        "Batches moved out of mostly dead segments.";
     relocated_bytes Counter Bytes "relocated_bytes_total" "Bytes of them.";
-    failed_maintenance Counter Count "failed_maintenance_total" "Rounds of maintenance, and removals of freed segments, that failed.";
-    maintenance_rounds Counter Count "maintenance_rounds_total" "Rounds of maintenance that came to their end.";
+    failed_maintenance Counter Count "failed_maintenance_total"
+        "Rounds of maintenance, and removals of freed segments, that failed.";
+    maintenance_rounds Counter Count "maintenance_rounds_total"
+        "Rounds of maintenance that came to their end.";
     maintenance_time Histogram Seconds "maintenance_seconds" "Time of a round of maintenance.";
     fetches Counter Count "fetches_total" "Fetches answered.";
     fetched_bytes Counter Bytes "fetched_bytes_total" "Bytes of record batches fetched.";
@@ -150,8 +160,10 @@ figures! {
     cleaner_failures Counter Count "cleaner_failures_total" "Passes that failed.";
     cleaner_read_bytes Counter Bytes "cleaner_read_bytes_total" "Bytes the cleaner read.";
     cleaner_written_bytes Counter Bytes "cleaner_written_bytes_total" "Bytes it wrote.";
-    cleaner_removed_records Counter Count "cleaner_removed_records_total" "Records the cleaner removed.";
-    uncleanable_partitions Gauge Count "uncleanable_partitions" "Partitions that could not be cleaned.";
+    cleaner_removed_records Counter Count "cleaner_removed_records_total"
+        "Records the cleaner removed.";
+    uncleanable_partitions Gauge Count "uncleanable_partitions"
+        "Partitions that could not be cleaned.";
     dirty_offsets Gauge Count "dirty_offsets" "Offsets that were not cleaned yet.";
     group_time Histogram Seconds "group_seconds" "Time to write, apply and publish a group.";
     sync_time Histogram Seconds "sync_seconds" "Time of a sync of the log.";
@@ -165,11 +177,15 @@ figures! {
     free_segment_bytes Gauge Bytes "free_segment_bytes" "Bytes kept to be reused.";
     live_bytes Gauge Bytes "live_bytes" "Bytes of all readable batches.";
     disk_free_bytes Gauge Bytes "disk_free_bytes" "Free bytes of the log's disk.";
-    disk_reserve_bytes Gauge Bytes "disk_reserve_bytes" "Free bytes of it below which appends are refused.";
-    unfreed_segments Gauge Count "unfreed_segments" "Dead segments that a pin holds or that could not be removed.";
+    disk_reserve_bytes Gauge Bytes "disk_reserve_bytes"
+        "Free bytes of it below which appends are refused.";
+    unfreed_segments Gauge Count "unfreed_segments"
+        "Dead segments that a pin holds or that could not be removed.";
     unmoved_batches Gauge Count "unmoved_batches" "Batches that are still to be moved.";
-    cleaner_max_dirty_percent Gauge Percent "cleaner_max_dirty_percent" "The greatest dirty part of a compacted partition.";
-    cleaner_max_overdue_ms Gauge Milliseconds "cleaner_max_overdue_ms" "The most by which cleaning is later than max.compaction.lag.ms.";
+    cleaner_max_dirty_percent Gauge Percent "cleaner_max_dirty_percent"
+        "The greatest dirty part of a compacted partition.";
+    cleaner_max_overdue_ms Gauge Milliseconds "cleaner_max_overdue_ms"
+        "The most by which cleaning is later than max.compaction.lag.ms.";
     pin_count Gauge Count "pins" "Reads and snapshots under way.";
     topic_count Gauge Count "topics" "Topics.";
     partition_count Gauge Count "partitions" "Partitions of all topics.";

@@ -53,7 +53,10 @@ fn a_topic_id_does_not_tell_the_secret_of_the_next_cleaner_pass() {
     let shown = engine.create_topic("mine", TopicConfig::new(1)).unwrap().id();
     let mut state = state_of(words(shown)[1]);
     append(&engine, &keyed, [Record::new("k", "1"), Record::new("k", "2")]);
-    assert!(engine.clean_partition(&keyed).unwrap().is_some(), "a pass ran, with a secret");
+    assert!(
+        engine.cleaner().clean_partition(&keyed).unwrap().is_some(),
+        "a pass ran, with a secret"
+    );
     let foretold = [next(&mut state), next(&mut state)];
     let after = engine.create_topic("mine-2", TopicConfig::new(1)).unwrap().id();
     assert_eq!(words(after), foretold, "the generator of topic ids gave the pass its secret");

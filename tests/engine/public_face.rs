@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use crate::common::transactions::{producer, record};
 use crate::common::{TestEngine, append, batch_of, one_partition};
-use tidelog::clock::ManualClock;
+use tidelog::testing::{Fault, FileCall, ManualClock};
 
-use tidelog::io::simulated::{Fault, Operation};
 use tidelog::record::BatchBuilder;
 use tidelog::{
     AppendErrorKind, Codec, ConsumerError, CreateTopicError, Durability, Engine, FetchError,
@@ -190,7 +189,7 @@ fn an_error_says_its_direct_cause_and_its_chain_says_nothing_twice() {
     let too_large = engine.append_transaction().records(&partition, [large]).unwrap_err();
     let mut append = engine.append_transaction();
     append.records(&partition, [Record::keyless("v")]).unwrap();
-    test.disk.plan(Fault::next(Operation::Sync, 5));
+    test.disk.plan(Fault::next(FileCall::Sync, 5));
     let unknown = append.commit(Durability::Sync).unwrap_err();
     let halted = engine.sync().unwrap_err();
     let errors: [(&dyn Error, &str); 5] = [

@@ -4,7 +4,7 @@
 use crate::common;
 
 use common::{TestEngine, append, offsets_of, one_partition};
-use tidelog::io::simulated::PowerLoss;
+use tidelog::testing::PowerLoss;
 use tidelog::{Durability, Record};
 
 #[test]

@@ -118,6 +118,7 @@ impl WriteBatch {
     }
 
     /// Whether there are no operations.
+    #[cfg(any(test, feature = "test-util"))]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.operation_count == 0

@@ -21,7 +21,10 @@ mod limits;
 mod operation;
 
 pub use batch::{ValueAt, WriteBatch};
+#[cfg(any(test, feature = "test-util"))]
 pub use error::WriteBatchError;
 pub use family::Family;
-pub use limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+pub use limits::MAX_KEY_BYTES;
+#[cfg(any(test, feature = "test-util"))]
+pub use limits::MAX_VALUE_BYTES;
 pub use operation::Operation;
