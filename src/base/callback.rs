@@ -14,7 +14,7 @@ thread_local! {
 /// Calls back. REQUIRES: no lock is held.
 pub fn call(callback: impl FnOnce()) {
     DEPTH.set(DEPTH.get() + 1);
-    // The panic hook has told of it; what the callback left half done is its owner's own.
+    // The panic hook has reported it; what the callback left half done is its owner's own.
     let _ = catch_unwind(AssertUnwindSafe(callback));
     DEPTH.set(DEPTH.get() - 1);
 }

@@ -104,7 +104,7 @@ impl HistogramValues {
 
 /// The engine's counters, each named in [`Metrics`].
 #[derive(Debug, Default)]
-#[expect(missing_docs, reason = "each field is told in `Metrics`")]
+#[expect(missing_docs, reason = "each field is explained in `Metrics`")]
 pub struct Counters {
     pub commits: Counter,
     pub refused_transactions: Counter,
@@ -242,7 +242,7 @@ pub struct Metrics {
     /// Freed segments whose files are kept to be written over.
     pub free_segment_count: u64,
     /// Bytes of them, of those that could not be removed yet, and of what an earlier use has left
-    /// behind the end of the segment that is being written: what the log takes of its disk beside
+    /// beyond the end of the segment that is being written: what the log takes of its disk beside
     /// `log_size_bytes`.
     pub free_segment_bytes: u64,
     /// Bytes of all record batches that can be read.

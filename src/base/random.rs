@@ -30,7 +30,7 @@ impl Randomness {
 
 /// Gives keys that nobody outside may learn, such as those of hashes over what clients send.
 ///
-/// They come from the system one by one. No generator that also gives ids is behind them: whoever
+/// They come from the system one by one. None comes from a generator that also gives ids: whoever
 /// sees an id of a generator as small as [`Random`] knows all that it gives afterwards.
 #[derive(Debug)]
 pub struct Secrets(Option<Mutex<Random>>);

@@ -7,7 +7,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Rule {
-    /// An id is given twice: a new segment takes the id behind the newest *readable* header.
+    /// An id is given twice: a new segment takes the id after the newest *readable* header.
     W1SegmentIdOnce,
     /// A frame is taken without comparing the segment id in it.
     W2SegmentInFrame,
@@ -34,7 +34,7 @@ pub enum Rule {
     /// The log is not synced before the store is flushed.
     S4SyncFirst,
     /// The log is synced before the committer is held: commits that come between are flushed.
-    S4CutUnderLock,
+    S4CheckpointUnderLock,
     /// After a store error the engine goes on.
     S6HaltOnStoreError,
     /// The store is flushed when the engine is closed after a halt.
@@ -48,14 +48,14 @@ pub enum Rule {
     R4SyncBeforeRead,
     /// The end that a successor's header tells is not heeded.
     R6SuccessorEnd,
-    /// Every damage is a torn tail: what lies behind is not looked at.
+    /// Every damage is a torn tail: what comes after is not read.
     R7LookBehind,
     /// The log may end before the applied commit.
     R8AppliedInLog,
     /// Recovery leaves the log without a new, synced header that tells its end.
     R10NewHeader,
-    /// After a full disk the cut is not synced.
-    E1CutSynced,
+    /// After a full disk the truncation is not synced.
+    E1TruncationSynced,
     /// A full disk while syncing does not halt.
     E2SyncErrorHalts,
     /// A halted engine still takes commits.

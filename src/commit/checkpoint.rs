@@ -100,8 +100,8 @@ impl Pipeline {
         self.halted().map_or(Ok(()), Err)?;
         self.finish_checkpoint()?;
         let applied = self.applied();
-        let is_broken =
-            self.broken.breaks(Rule::S4SyncFirst) || self.broken.breaks(Rule::S4CutUnderLock);
+        let is_broken = self.broken.breaks(Rule::S4SyncFirst)
+            || self.broken.breaks(Rule::S4CheckpointUnderLock);
         if !is_broken {
             self.sync(applied.sequence)?;
             assert!(self.synced() >= applied.sequence, "what is flushed is synced (S4)");

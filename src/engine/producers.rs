@@ -20,8 +20,8 @@ use crate::write::producer_transaction::{
 /// The producers of an engine, their ids and their transactions: by [`Engine::producers`].
 ///
 /// [`ProducerManager::idempotent`] and [`ProducerManager::transactional`] give handles that keep
-/// id, epoch and sequences. The other methods are the requests of Kafka's transaction coordinator, for
-/// whoever serves them to clients.
+/// id, epoch and sequences. The other methods are the requests of Kafka's transaction coordinator,
+/// for whoever serves them to clients.
 #[derive(Clone, Copy)]
 pub struct ProducerManager<'a> {
     shared: &'a Arc<Shared>,

@@ -265,7 +265,7 @@ impl CommitLog {
         let segment = &writer.segment;
         let truncated = segment.file.set_length(writer.position);
         truncated.map_err(|error| StorageError::io("truncate", &segment.path, error))?;
-        if self.options.broken.breaks(Rule::E1CutSynced) {
+        if self.options.broken.breaks(Rule::E1TruncationSynced) {
             return Ok(());
         }
         self.progress.sync_alone(segment)

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn time_passes_when_it_is_told_to() {
+    fn time_passes_when_a_test_says_so() {
         let world = World::new();
         let engine = world.open().unwrap();
         append(&engine, Durability::Sync).unwrap();

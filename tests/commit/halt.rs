@@ -211,7 +211,7 @@ fn an_index_that_cannot_be_written_halts_the_engine_and_shows_no_part_of_the_tra
 
 #[test]
 fn a_checkpoint_that_fails_halts_the_engine_and_loses_nothing_whichever_one_is_found() {
-    for cut in [FailedFlush::KeepsOldCut, FailedFlush::KeepsNewCut] {
+    for cut in [FailedFlush::KeepsOld, FailedFlush::KeepsNew] {
         let test = TestEngine::new();
         let engine = test.open();
         let topic = two_partitions(&engine);
@@ -251,7 +251,7 @@ fn the_first_cause_is_the_one_that_is_reported() {
     let partition = topic.partition(0).unwrap();
     test.disk.plan(Fault::next(FileCall::Sync, EIO));
     assert_unknown(commit(&engine, &topic.partitions(), "v", Durability::Sync));
-    test.store.fail_next_flush(FailedFlush::KeepsOldCut);
+    test.store.fail_next_flush(FailedFlush::KeepsOld);
     engine.checkpoint().unwrap_err();
     for _ in 0..3 {
         let cause = halt_cause(&engine, &partition, Durability::Sync);

@@ -243,7 +243,7 @@ fn a_commit_that_the_store_cannot_take_is_unknown_and_there_after_a_reopen() {
 
 #[test]
 fn a_flush_that_fails_halts_and_either_checkpoint_is_gone_on_from() {
-    for how in [FailedFlush::KeepsOldCut, FailedFlush::KeepsNewCut] {
+    for how in [FailedFlush::KeepsOld, FailedFlush::KeepsNew] {
         for seed in 0..12 {
             let mut world = World::new(seed, BrokenRules::NONE, ONE_LIFE);
             world.try_open(0).expect("it opens");

@@ -165,8 +165,8 @@ fn plan(world: &mut World, settings: Settings, calls: u64) {
     if random.chance(settings.failing_store_percent) {
         world.expected.failure = true;
         match random.below(3) {
-            0 => world.machine.store.fail_next_flush(FailedFlush::KeepsOldCut),
-            1 => world.machine.store.fail_next_flush(FailedFlush::KeepsNewCut),
+            0 => world.machine.store.fail_next_flush(FailedFlush::KeepsOld),
+            1 => world.machine.store.fail_next_flush(FailedFlush::KeepsNew),
             _ => world.machine.store.fail_write_after(random.below(20)),
         }
         world.note("the store will fail");

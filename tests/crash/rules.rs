@@ -87,7 +87,7 @@ fn s4_an_index_that_is_flushed_before_the_log_is_synced_gets_ahead_of_it() {
 
 #[test]
 fn s4_commits_between_sync_and_flush_get_ahead_of_the_log() {
-    must_matter(Rule::S4CutUnderLock, Settings::INTERLEAVED);
+    must_matter(Rule::S4CheckpointUnderLock, Settings::INTERLEAVED);
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn r10_commits_after_a_header_that_is_not_synced_cannot_be_opened() {
 
 #[test]
 fn e1_a_refused_commit_comes_back_where_the_truncation_is_not_synced() {
-    let broken = BrokenRules::only(Rule::E1CutSynced);
+    let broken = BrokenRules::only(Rule::E1TruncationSynced);
     let back = (0..2000).find(|room| refuse_for_good(*room, broken).is_err());
     assert!(back.is_some(), "no refused commit came back");
 }

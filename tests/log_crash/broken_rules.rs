@@ -125,7 +125,7 @@ fn r10_without_a_synced_header_commits_stand_in_a_segment_that_cannot_be_read() 
 
 #[test]
 fn e1_a_truncation_that_is_not_synced_brings_refused_commits_back() {
-    must_matter(Rule::E1CutSynced, FULL_DISK);
+    must_matter(Rule::E1TruncationSynced, FULL_DISK);
 }
 
 #[test]

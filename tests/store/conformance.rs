@@ -51,8 +51,8 @@ conformance_of_both_stores! {
     neighbouring_prefixes_are_kept_apart
     a_snapshot_keeps_its_instant
     keys_and_values_are_any_bytes
-    a_reopened_store_shows_the_last_cut_alone
-    writes_behind_the_begin_of_a_flush_are_not_in_its_cut
+    a_reopened_store_shows_the_last_flush_alone
+    writes_after_the_begin_of_a_flush_are_not_in_it
     a_second_flush_is_refused_while_one_is_under_way
     unflushed_bytes_follow_what_is_unflushed
     a_store_is_open_once_and_a_closed_one_refuses_all
@@ -168,7 +168,7 @@ fn a_crash_before_the_close_leaves_nothing_to_flush_at_close() {
 
 #[test]
 fn a_failed_flush_stops_all_writes_and_keeps_the_checkpoint_it_was_given() {
-    for (how, expected) in [(FailedFlush::KeepsOldCut, 2), (FailedFlush::KeepsNewCut, 4)] {
+    for (how, expected) in [(FailedFlush::KeepsOld, 2), (FailedFlush::KeepsNew, 4)] {
         let found = found_after_crashes(|disk| {
             let store = disk.open(Path::new(DIRECTORY), true).unwrap();
             (1..=2).for_each(|number| put(&*store, number).unwrap());

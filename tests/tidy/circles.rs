@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::source::{Finding, Source, behind_bracket, is_word, word_at};
+use super::source::{Finding, Source, after_bracket, is_word, word_at};
 
 /// Folders with circles that were there when the rule came. An entry goes with the last circle in
 /// its folder; none is added.
@@ -192,10 +192,10 @@ fn inside(source: &Source, module: &[String], at: usize) -> Names {
     let mut names = module.to_vec();
     for place in source.places("mod") {
         let name = word_at(&source.code, place + "mod ".len());
-        let behind = place + "mod ".len() + name.len();
-        if source.code[behind..].trim_start().starts_with('{') {
-            let open = behind + source.code[behind..].find('{').unwrap_or(0);
-            if (open..behind_bracket(&source.code, open)).contains(&at) {
+        let after = place + "mod ".len() + name.len();
+        if source.code[after..].trim_start().starts_with('{') {
+            let open = after + source.code[after..].find('{').unwrap_or(0);
+            if (open..after_bracket(&source.code, open)).contains(&at) {
                 names.push(name.to_owned());
             }
         }
@@ -209,7 +209,7 @@ fn expand(tree: &str, before: &mut Names, leaves: &mut Vec<(Names, String)>) {
         let length = before.len();
         let head = tree[..open].trim_end_matches("::");
         before.extend(head.split("::").filter(|name| !name.is_empty()).map(|n| n.trim().into()));
-        let inner = &tree[open + 1..behind_bracket(tree, open).saturating_sub(1)];
+        let inner = &tree[open + 1..after_bracket(tree, open).saturating_sub(1)];
         for part in parts(inner) {
             expand(part, before, leaves);
         }

@@ -1,6 +1,6 @@
 //! House rules about code: what may be called where, attributes, and the length of functions.
 
-use super::source::{Finding, Source, behind_bracket, word_at};
+use super::source::{Finding, Source, after_bracket, word_at};
 
 /// Lines of a function, from its `fn` to its closing brace.
 const MAX_FUNCTION_LINES: usize = 70;
@@ -18,7 +18,7 @@ const CLOCK_READS: &[&str] = &[
 /// What opens or changes files without the traits of `io`.
 const FILE_CALLS: &[&str] = &["std::fs", "fs::", "File::open", "File::create", "File::options"];
 
-/// `unwrap()` is for tests: elsewhere a cause is told or given back.
+/// `unwrap()` is for tests: elsewhere a cause is reported or given back.
 pub(crate) fn no_unwrap(source: &Source) -> Vec<Finding> {
     outside_of_tests(source, &[".unwrap()", ".unwrap_err()"], "`unwrap()` outside of tests")
 }
@@ -62,7 +62,7 @@ pub(crate) fn no_allow_and_no_ignore(source: &Source) -> Vec<Finding> {
         if !source.code[open..].starts_with('[') {
             continue;
         }
-        let end = behind_bracket(&source.code, open);
+        let end = after_bracket(&source.code, open);
         let attribute = Source::new(&source.path, &source.text[open..end]);
         let is_shared = SHARED.iter().any(|shared| source.path.starts_with(shared))
             && attribute.code.starts_with("[allow(dead_code, reason");
@@ -96,7 +96,7 @@ pub(crate) fn functions_fit(source: &Source) -> Vec<Finding> {
     for at in source.places("fn") {
         let name = word_at(&source.code, at + "fn ".len());
         let Some(open) = body(&source.code, at).filter(|_| !name.is_empty()) else { continue };
-        let end = behind_bracket(&source.code, open);
+        let end = after_bracket(&source.code, open);
         let lines = 1 + source.code[at..end].bytes().filter(|&byte| byte == b'\n').count();
         if lines > MAX_FUNCTION_LINES {
             findings.push(source.finding(at, format!("{name} has {lines} lines")));
@@ -111,7 +111,7 @@ fn body(code: &str, at: usize) -> Option<usize> {
     let mut place = at;
     while place < bytes.len() {
         match bytes[place] {
-            b'(' | b'[' => place = behind_bracket(code, place),
+            b'(' | b'[' => place = after_bracket(code, place),
             b'{' => return Some(place),
             b';' => return None,
             _ => place += 1,

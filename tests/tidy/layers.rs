@@ -1,44 +1,64 @@
 //! The layers of the engine as data, and the rule that a module imports only from what lies below it.
 
-use super::source::{Finding, Source, behind_bracket, word_at};
+use super::source::{Finding, Source, after_bracket, word_at};
 
-/// Each folder of the engine with its row and, where folders of one row build on each other, its
-/// step in the row. A folder imports from lower rows, and from lower steps of its own row.
-/// docs/design.md draws the same table.
-const LAYERS: &[(&str, u8, u8)] = &[
-    ("base", 0, 0),
-    ("record", 1, 0),
-    ("config", 2, 0),
-    ("index", 2, 0),
-    ("log", 2, 0),
-    ("state", 3, 0),
-    ("commit", 4, 0),
-    ("core", 5, 0),
-    ("write", 6, 0),
-    ("read", 6, 0),
-    ("space", 6, 0),
-    ("open", 6, 0),
-    ("engine", 7, 0),
-    ("testing", 8, 0),
+/// The folders of a package, each with its row: a folder imports from lower rows alone.
+type Table = &'static [(&'static str, u8)];
+
+/// The engine. docs/design.md draws the same table.
+const ENGINE: Table = &[
+    ("base", 0),
+    ("record", 1),
+    ("config", 2),
+    ("index", 2),
+    ("log", 2),
+    ("state", 3),
+    ("commit", 4),
+    ("core", 5),
+    ("write", 6),
+    ("read", 6),
+    ("space", 6),
+    ("open", 6),
+    ("engine", 7),
+    ("testing", 8),
 ];
 
-/// Row and step of a module, or nothing where the table does not know it.
-fn layer(module: &str) -> Option<(u8, u8)> {
-    LAYERS.iter().find(|(name, ..)| *name == module).map(|&(_, row, step)| (row, step))
+/// The broker. The page of its crate tells the same order.
+const BROKER: Table = &[
+    ("wire", 0),
+    ("fault", 1),
+    ("security", 2),
+    ("profile", 2),
+    ("metrics", 2),
+    ("groups", 3),
+    ("context", 4),
+    ("api", 5),
+    ("server", 6),
+    ("args", 7),
+];
+
+/// Where the tables hold.
+const PACKAGES: &[(&str, Table)] = &[("src/", ENGINE), ("broker/src/", BROKER)];
+
+/// Row of a module, or nothing where the table does not know it.
+fn row(table: Table, module: &str) -> Option<u8> {
+    table.iter().find(|(name, _)| *name == module).map(|&(_, row)| row)
 }
 
-/// The module of the engine that a file belongs to; `None` for the root and for other packages.
-fn module_of(path: &str) -> Option<&str> {
-    let below = path.strip_prefix("src/")?;
+/// The module that a file belongs to; `None` for the root of a package.
+fn module_of(below: &str) -> Option<&str> {
     let first = below.split('/').next()?;
     let name = first.strip_suffix(".rs").unwrap_or(first);
-    (name != "lib").then_some(name)
+    (name != "lib" && name != "main").then_some(name)
 }
 
-/// Every file of the engine is in a module of the table, and imports only from what lies below.
+/// Every file is in a module of the table of its package, and imports only from what lies below.
 pub(crate) fn imports_from_below(source: &Source) -> Vec<Finding> {
-    let Some(module) = module_of(&source.path) else { return Vec::new() };
-    let Some(own) = layer(module) else {
+    let mut packages = PACKAGES.iter();
+    let found = packages.find_map(|(root, table)| Some((source.path.strip_prefix(root)?, table)));
+    let Some((below, table)) = found else { return Vec::new() };
+    let Some(module) = module_of(below) else { return Vec::new() };
+    let Some(own) = row(table, module) else {
         let what = format!("the module {module} has no place in the table of layers");
         return vec![source.finding(0, what)];
     };
@@ -48,16 +68,28 @@ pub(crate) fn imports_from_below(source: &Source) -> Vec<Finding> {
         if imported == module || imported == "testing" && source.is_test(at) {
             continue;
         }
-        match layer(&imported) {
-            Some(other) if other < own => {}
-            Some(_) => findings.push(source.finding(
-                at,
-                format!("{module} imports {imported}, which does not lie below it in the layers"),
-            )),
-            None => findings.push(source.finding(
-                at,
-                format!("{module} imports {imported}, which is no module of the table of layers"),
-            )),
+        let what = match row(table, &imported) {
+            Some(other) if other < own => continue,
+            Some(_) => "does not lie below it in the layers",
+            None => "is no module of the table of layers",
+        };
+        findings.push(source.finding(at, format!("{module} imports {imported}, which {what}")));
+    }
+    findings
+}
+
+/// Entries of the tables that no file is in.
+pub(crate) fn empty_layers(sources: &[&Source]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (root, table) in PACKAGES {
+        for (module, _) in *table {
+            let is_there = sources
+                .iter()
+                .any(|source| source.path.strip_prefix(root).and_then(module_of) == Some(module));
+            if !is_there {
+                let what = format!("the table of layers has {module}, which is not there");
+                findings.push(Finding { path: (*root).to_owned(), line: 1, what });
+            }
         }
     }
     findings
@@ -76,14 +108,14 @@ fn imports(source: &Source) -> Vec<(usize, String)> {
         if source.code[..at].ends_with("super::") {
             continue;
         }
-        let mut behind = at;
+        let mut after = at;
         let mut steps = 0;
-        while source.code[behind..].starts_with("super::") {
-            behind += "super::".len();
+        while source.code[after..].starts_with("super::") {
+            after += "super::".len();
             steps += 1;
         }
         if steps >= depth(source, at) {
-            first_names(&source.code, behind, &mut found);
+            first_names(&source.code, after, &mut found);
         }
     }
     found
@@ -91,14 +123,15 @@ fn imports(source: &Source) -> Vec<(usize, String)> {
 
 /// How many modules below the root the code at a byte is.
 fn depth(source: &Source, at: usize) -> usize {
-    let below = source.path.trim_start_matches("src/").trim_end_matches(".rs");
+    let below = source.path.trim_start_matches("broker/");
+    let below = below.trim_start_matches("src/").trim_end_matches(".rs");
     let of_file = below.split('/').filter(|part| *part != "mod").count();
     let inline = source.places("mod").into_iter().filter(|&place| {
         let name = word_at(&source.code, place + "mod ".len());
-        let behind = place + "mod ".len() + name.len();
-        let opens = source.code[behind..].trim_start().starts_with('{');
-        let open = behind + source.code[behind..].find('{').unwrap_or(0);
-        opens && (open..behind_bracket(&source.code, open)).contains(&at)
+        let after = place + "mod ".len() + name.len();
+        let opens = source.code[after..].trim_start().starts_with('{');
+        let open = after + source.code[after..].find('{').unwrap_or(0);
+        opens && (open..after_bracket(&source.code, open)).contains(&at)
     });
     of_file + inline.count()
 }
@@ -109,7 +142,7 @@ fn first_names(code: &str, at: usize, found: &mut Vec<(usize, String)>) {
         found.push((at, word_at(code, at).to_owned()));
         return;
     }
-    let end = behind_bracket(code, at) - 1;
+    let end = after_bracket(code, at) - 1;
     let mut depth = 0_usize;
     let mut is_first = true;
     for (place, byte) in code.bytes().enumerate().take(end).skip(at + 1) {
@@ -160,6 +193,35 @@ mod tests {
     }
 
     #[test]
+    fn the_broker_has_a_table_of_its_own() {
+        assert_eq!(complaints("broker/src/groups/join.rs", "use crate::wire::Frame;").len(), 0);
+        assert_eq!(complaints("broker/src/groups/join.rs", "use crate::api::Api;").len(), 1);
+        assert_eq!(complaints("broker/src/fault.rs", "use super::groups::Group;").len(), 1);
+        assert_eq!(complaints("broker/src/base.rs", "fn f() {}").len(), 1);
+    }
+
+    #[test]
+    fn tests_within_a_folder_use_the_simulations_and_its_code_does_not() {
+        let import = "use crate::testing::SimulatedDisk;";
+        assert_eq!(complaints("src/log/writer.rs", import).len(), 1);
+        let in_test = format!("#[cfg(test)]\nmod tests {{ {import} }}");
+        assert_eq!(complaints("src/log/writer.rs", &in_test).len(), 0);
+        assert_eq!(complaints("src/log/tests.rs", import).len(), 0);
+    }
+
+    #[test]
+    fn a_layer_without_files_is_found() {
+        let all: Vec<Source> = PACKAGES
+            .iter()
+            .flat_map(|(root, table)| table.iter().map(move |(name, _)| format!("{root}{name}.rs")))
+            .map(|path| Source::new(&path, ""))
+            .collect();
+        let all: Vec<&Source> = all.iter().collect();
+        assert_eq!(empty_layers(&all), []);
+        assert_eq!(empty_layers(&all[1..]).len(), 1);
+    }
+
+    #[test]
     fn a_module_outside_of_the_table_is_found() {
         assert_eq!(complaints("src/helpers.rs", "fn f() {}").len(), 1);
         assert_eq!(complaints("src/log/mod.rs", "use crate::helpers::f;").len(), 1);
@@ -170,7 +232,8 @@ mod tests {
     fn what_is_said_in_comments_and_what_the_root_does_is_no_import() {
         assert!(complaints("src/log/mod.rs", "//! See [`crate::engine::Engine`].\n").is_empty());
         assert!(complaints("src/lib.rs", "pub use crate::engine::Engine;").is_empty());
-        assert!(complaints("broker/src/main.rs", "use crate::engine::Engine;").is_empty());
+        assert!(complaints("broker/src/main.rs", "use crate::server::Server;").is_empty());
+        assert!(complaints("broker/tests/groups.rs", "use crate::server::Server;").is_empty());
         assert!(complaints("src/log/mod.rs", "mod a { use super::store; }").is_empty());
     }
 }

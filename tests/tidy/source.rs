@@ -73,8 +73,8 @@ pub(crate) fn word_at(code: &str, at: usize) -> &str {
     &rest[..end]
 }
 
-/// The byte behind the bracket that closes the one at `open`, or the end of the code.
-pub(crate) fn behind_bracket(code: &str, open: usize) -> usize {
+/// The byte after the bracket that closes the one at `open`, or the end of the code.
+pub(crate) fn after_bracket(code: &str, open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, byte) in code.bytes().enumerate().skip(open) {
         match byte {
@@ -194,7 +194,7 @@ fn raw_string_bytes(rest: &[u8]) -> Option<usize> {
     Some(end.map_or(rest.len(), |end| hashes + 1 + end + closing.len()))
 }
 
-/// The bytes behind `#[cfg(test)]`, `#[cfg(all(test, ...))]`, `#[test]`; all of a file of tests.
+/// The bytes after `#[cfg(test)]`, `#[cfg(all(test, ...))]`, `#[test]`; all of a file of tests.
 fn test_spans(path: &str, code: &str) -> Vec<Range<usize>> {
     let is_test_file = path.starts_with("tests/")
         || path.contains("/tests/")
@@ -217,8 +217,8 @@ fn item_end(code: &str, mut at: usize) -> usize {
     let bytes = code.as_bytes();
     while at < bytes.len() {
         match bytes[at] {
-            b'#' | b'(' | b'[' => at = behind_bracket(code, at),
-            b'{' => return behind_bracket(code, at),
+            b'#' | b'(' | b'[' => at = after_bracket(code, at),
+            b'{' => return after_bracket(code, at),
             b';' => return at + 1,
             _ => at += 1,
         }

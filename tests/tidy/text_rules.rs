@@ -55,7 +55,7 @@ pub(crate) fn lines_fit(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// Nothing that was meant for later is left behind.
+/// Nothing that was meant for later is left over.
 pub(crate) fn nothing_left_over(source: &Source) -> Vec<Finding> {
     let marks =
         [concat!("FIX", "ME"), concat!("TO", "DO"), concat!("XX", "X"), concat!("HA", "CK")];
@@ -117,8 +117,8 @@ fn whole_words(source: &Source, mark: &str, what: &str) -> Vec<Finding> {
         .match_indices(mark)
         .filter(|(at, _)| {
             let before = at.checked_sub(1).and_then(|at| text.get(at));
-            let behind = text.get(at + mark.len());
-            [before, behind].into_iter().flatten().all(|byte| !byte.is_ascii_alphanumeric())
+            let after = text.get(at + mark.len());
+            [before, after].into_iter().flatten().all(|byte| !byte.is_ascii_alphanumeric())
         })
         .map(|(at, _)| source.finding(at, format!("{what}: {mark}")))
         .collect()

@@ -275,8 +275,8 @@ impl Runner {
         let fails = fails.filter(|_| !self.is_halted() && !self.faults.planned);
         if let Some(how) = fails {
             self.store.fail_next_flush(match how {
-                FailedCut::KeepsOld => FailedFlush::KeepsOldCut,
-                FailedCut::KeepsNew => FailedFlush::KeepsNewCut,
+                FailedCut::KeepsOld => FailedFlush::KeepsOld,
+                FailedCut::KeepsNew => FailedFlush::KeepsNew,
             });
             self.faults.planned = true;
         }

@@ -1,4 +1,4 @@
-//! Files behind a small trait: the real file system here, and a simulated one in `testing`.
+//! Files under a small trait: the real file system here, and a simulated one in `testing`.
 //!
 //! Everything the engine does to its directory goes through [`Files`] and [`File`]; no other module
 //! opens a file. The traits promise what POSIX promises and no more: a write may be torn at any
@@ -85,7 +85,7 @@ pub trait Files: Send + Sync + fmt::Debug {
 
 /// An open file. Positions are absolute; there is no cursor.
 pub trait File: Send + Sync + fmt::Debug {
-    /// Writes all of the slices, one behind the other, from `position` on.
+    /// Writes all of the slices, one after the other, from `position` on.
     ///
     /// # Errors
     /// What the system says; then any part of the bytes may have been written.
@@ -103,7 +103,7 @@ pub trait File: Send + Sync + fmt::Debug {
     /// What the system says; then bytes may be lost although a later call succeeds.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Cuts or extends the file.
+    /// Truncates or extends the file.
     ///
     /// # Errors
     /// What the system says.

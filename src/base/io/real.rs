@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_lock_in_the_same_process_is_refused_and_told_who_holds_it() {
+    fn a_second_lock_in_the_same_process_is_refused_and_names_the_holder() {
         let scratch = Scratch::new();
         let path = scratch.0.join("LOCK");
         let held = SystemFiles.lock(&path).unwrap();

@@ -6,7 +6,7 @@ pub type ProducerId = i64;
 /// The generation of a producer id: a higher one fences all lower ones. `-1` where there is none.
 pub type ProducerEpoch = i16;
 
-/// The number of a record among those that a producer sent to a partition, from 0; behind
+/// The number of a record among those that a producer sent to a partition, from 0; after
 /// `i32::MAX` comes 0 again. `-1` where there is none.
 pub type Sequence = i32;
 
@@ -19,7 +19,7 @@ pub const NO_PRODUCER_EPOCH: ProducerEpoch = -1;
 /// "No sequence", as Kafka writes it.
 pub const NO_SEQUENCE: Sequence = -1;
 
-/// The greatest epoch that a producer is given. The one behind it fences: only markers have it.
+/// The greatest epoch that a producer is given. The one after it fences: only markers have it.
 pub const MAX_PRODUCER_EPOCH: ProducerEpoch = ProducerEpoch::MAX - 1;
 
 /// A producer and its epoch: what its batches and requests carry.

@@ -19,8 +19,9 @@ use crate::write::groups::{GroupError, commit_group_offsets, group_offset};
 /// It is one reader: a group whose members share the partitions among them is what a broker adds.
 /// Partitions that the topic gets later are read from their starts.
 ///
-/// Offsets are committed in the order of all commits, so what a power loss takes of buffered records
-/// it takes of the offsets behind them too: a consumer never goes on beyond the end of the log.
+/// Offsets are committed in the order of all commits, so what a power loss takes of buffered
+/// records it takes of the offsets after them too: a consumer never goes on beyond the end of the
+/// log.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,4 +1,4 @@
-//! The simulated disk behind the traits: what a process calls, and the files that it has open.
+//! The simulated disk under the traits: what a process calls, and the files that it has open.
 
 use std::fmt;
 use std::io::{self, IoSlice};

@@ -32,7 +32,7 @@ pub(super) enum Remains {
 #[derive(Debug)]
 pub(super) struct SyncSnapshot {
     length: usize,
-    cut_to: Option<usize>,
+    truncated_to: Option<usize>,
     sectors: BTreeMap<usize, Vec<u8>>,
     change_count: usize,
 }
@@ -44,8 +44,8 @@ pub(super) struct Inode {
     cache: Vec<u8>,
     device: Vec<u8>,
     dirty: BTreeSet<usize>,
-    /// The least length that the file had since the last sync, if it was cut.
-    cut_to: Option<usize>,
+    /// The least length that the file had since the last sync, if it was truncated.
+    truncated_to: Option<usize>,
     /// Sectors that an error has hit: writing them again succeeds and does not reach the device.
     lost: BTreeSet<usize>,
     changes: Vec<(u64, Change)>,
@@ -94,7 +94,7 @@ impl Inode {
             if !length.is_multiple_of(SECTOR_BYTES) {
                 self.dirty.insert(length / SECTOR_BYTES);
             }
-            self.cut_to = Some(self.cut_to.map_or(length, |cut| cut.min(length)));
+            self.truncated_to = Some(self.truncated_to.map_or(length, |least| least.min(length)));
         }
         self.cache.resize(length, 0);
         self.changes.push((number, Change::Length(length)));
@@ -104,7 +104,7 @@ impl Inode {
         let copy = |&sector: &usize| (sector, self.cache[self.span(sector)].to_vec());
         SyncSnapshot {
             length: self.cache.len(),
-            cut_to: self.cut_to,
+            truncated_to: self.truncated_to,
             sectors: self.dirty.iter().map(copy).collect(),
             change_count: self.changes.len(),
         }
@@ -112,10 +112,10 @@ impl Inode {
 
     /// Makes durable what the sync found when it began, but what another sync lost meanwhile.
     pub(super) fn finish_sync(&mut self, snapshot: SyncSnapshot) {
-        if let Some(cut) = snapshot.cut_to {
-            self.device.truncate(cut);
-            if self.cut_to == Some(cut) {
-                self.cut_to = None;
+        if let Some(least) = snapshot.truncated_to {
+            self.device.truncate(least);
+            if self.truncated_to == Some(least) {
+                self.truncated_to = None;
             }
         }
         for (sector, bytes) in snapshot.sectors {
@@ -147,7 +147,7 @@ impl Inode {
 
     /// The system writes back some of what is dirty, unasked.
     pub(super) fn write_back(&mut self, random: &mut Random, percent: u64) {
-        if self.cut_to.is_some() {
+        if self.truncated_to.is_some() {
             return;
         }
         let chosen: Vec<usize> =
@@ -183,9 +183,9 @@ impl Inode {
             }
             Remains::Before(limit) => self.apply_changes(limit),
             Remains::Sectors { percent } => {
-                let is_cut = random.chance(50);
-                if let Some(cut) = self.cut_to.filter(|_| is_cut) {
-                    self.device.truncate(cut);
+                let is_truncated = random.chance(50);
+                if let Some(least) = self.truncated_to.filter(|_| is_truncated) {
+                    self.device.truncate(least);
                 }
                 let chosen = self.dirty.iter().copied().filter(|_| random.chance(percent));
                 written = chosen.collect();

@@ -2,8 +2,8 @@
 //!
 //! # The fault model
 //!
-//! A file is a page cache and a device. Writes and cuts change the cache; the device gets them, in
-//! sectors of 512 bytes, when the file is synced, or unasked and in any order
+//! A file is a page cache and a device. Writes and truncations change the cache; the device gets
+//! them, in sectors of 512 bytes, when the file is synced, or unasked and in any order
 //! ([`SimulatedDisk::set_write_back`]). The names in a directory likewise, as a list of changes
 //! that reach the device in their order when the directory is synced. A directory itself is
 //! durable once it was made.
@@ -14,15 +14,16 @@
 //!   first changes in their order, or any subset of the sectors, and of each directory any first
 //!   part of its changes. A lost sector of a file that grew shows zeros, or on a file system that
 //!   lets old blocks be seen, what a removed file held at that place
-//!   ([`SimulatedDisk::set_stale_bytes`]). A file that was cut may have its old bytes again.
+//!   ([`SimulatedDisk::set_stale_bytes`]). A file that was truncated may have its old bytes again.
 //! - [`SimulatedDisk::crash_after_calls`]: the process stops within a call, which may have done
 //!   all, a part or nothing; each later call fails until `kill` or `power_loss` is called.
 //! - [`SimulatedDisk::plan`]: one call fails. A write does some of its bytes first. A sync leaves
 //!   some sectors unwritten and counts them as clean: the next sync of the same file succeeds, as
-//!   on Linux; reads show the cache until [`File::drop_cache`]. Sectors
-//!   that a failing sync or write has hit are lost for good: writing them again succeeds, syncing
-//!   too, and they do not reach the device (unwritten extents of ext4), until the next power loss.
-//!   A sync of a directory drops some of its changes.
+//!   on Linux; reads show the cache until [`File::drop_cache`]. A sync of a directory drops some of
+//!   its changes.
+//! - Sectors that a failing sync or write has hit are lost for good: writing them again succeeds,
+//!   syncing too, and they do not reach the device (unwritten extents of ext4), until the next
+//!   power loss.
 //! - [`SimulatedDisk::set_capacity`]: the disk has so much room, to the byte; the write that
 //!   reaches its end is done in part.
 //! - [`SimulatedDisk::hold_syncs`] and [`SimulatedDisk::during_next_sync`]: a sync makes durable
@@ -176,7 +177,7 @@ impl SimulatedDisk {
         Some(state.inode(inode).bytes().to_vec())
     }
 
-    /// Changes a file's bytes behind everybody's back, in cache and device.
+    /// Changes a file's bytes unseen, in cache and device.
     ///
     /// # Panics
     /// If the file is not there.

@@ -253,7 +253,7 @@ impl State {
         let position = usize::try_from(position).map_err(|_| errno(ENOSPC))?;
         let length = self.inode(inode).bytes().len();
         let room = self.free_bytes().saturating_add(length.saturating_sub(position) as u64);
-        // Writing behind the end takes room for the gap too.
+        // Writing beyond the end takes room for the gap too.
         let room = room.saturating_sub(position.saturating_sub(length) as u64);
         let done = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         self.write_part(inode, position, bytes, done);

@@ -120,7 +120,7 @@ fn a_second_name_shows_the_same_bytes_and_is_counted() {
 }
 
 #[test]
-fn a_failed_sync_is_told_once_and_what_it_lost_shows_when_the_cache_is_dropped() {
+fn a_failed_sync_is_reported_once_and_what_it_lost_shows_when_the_cache_is_dropped() {
     let disk = disk();
     let file = create(&disk, "a");
     write(&file, 0, 1, 64 * SECTOR).unwrap();
@@ -161,7 +161,7 @@ fn a_write_fails_in_the_middle_and_a_full_disk_is_full_to_the_byte() {
 }
 
 #[test]
-fn a_cut_that_was_not_synced_may_be_undone() {
+fn a_truncation_that_was_not_synced_may_be_undone() {
     let disk = disk();
     let file = create(&disk, "a");
     write(&file, 0, 1, 2 * SECTOR).unwrap();

@@ -80,7 +80,7 @@ fn look_at(data: &[u8]) {
     assert!(at <= counted.end && counted.end - at < FRAME_ALIGNMENT, "padding is all that is left");
 }
 
-/// Whether the head of a frame must be taken, told from the bytes as a whole.
+/// Whether the head of a frame must be taken, judged by the bytes as a whole.
 fn head_checks(data: &[u8], header: &FrameHeader) -> bool {
     let fits = header.frame_bytes().is_some_and(|bytes| bytes <= data.len() as u64);
     let is_its_place = (header.segment, header.position) == (SEGMENT, SEGMENT_HEADER_BYTES);
@@ -99,8 +99,8 @@ fn checks(data: &[u8], header: &FrameHeader) -> bool {
     }
     let mut rest = payloads;
     table_entries(table).all(|(length, crc)| {
-        let (payload, behind) = rest.split_at(length as usize);
-        rest = behind;
+        let (payload, later) = rest.split_at(length as usize);
+        rest = later;
         payload.len() >= MIN_PAYLOAD_BYTES
             && payload[PAYLOAD_CRC_AT] == crc.to_be_bytes()
             && crc32c::crc32c(&payload[PAYLOAD_SUMMED_FROM as usize..]) == crc
@@ -153,8 +153,8 @@ fn repair_payloads(frame: &mut [u8], header: &mut FrameHeader) {
     for ((length, _), entry) in
         entries.into_iter().zip(head[table].chunks_exact_mut(TABLE_ENTRY_BYTES))
     {
-        let (payload, behind) = rest.split_at_mut(length as usize);
-        rest = behind;
+        let (payload, later) = rest.split_at_mut(length as usize);
+        rest = later;
         if payload.len() < MIN_PAYLOAD_BYTES {
             continue;
         }

@@ -4,7 +4,7 @@
 //! input   := repairs u8 | damage | applied u8 | segment*
 //! repairs    bit 0: the sums of segment headers; bit 1: place and sums of each frame;
 //!            bit 2: number and predecessor of each frame, and what headers tell of it
-//! damage  := segment u8 | position u16 | change u8      behind the repairs; 0 changes nothing
+//! damage  := segment u8 | position u16 | change u8      after the repairs;  0 changes nothing
 //! applied    how many frames of the first segment the index holds
 //! segment := header, its first 72 bytes | frame bytes u32 | frames
 //! ```
@@ -78,7 +78,7 @@ fn check_opened(disk: &SimulatedDisk, input: &Input, (log, found, frames): Opene
     assert!(numbers.eq((input.applied.sequence.0 + 1..).take(frames.len())), "no gaps");
     assert_eq!(found.last.sequence.0, input.applied.sequence.0 + frames.len() as u64);
     assert_eq!((log.written(), log.synced()), (found.last.sequence, found.last.sequence));
-    // Nothing comes behind the last number, the last epoch and the last segment.
+    // Nothing comes after the last number, the last epoch and the last segment.
     let Some(next) = found.last.sequence.0.checked_add(1).map(CommitSequence) else { return };
     let newest = log.segments().last().map(|segment| segment.id.0);
     if found.epoch == u32::MAX || newest >= Some(MAX_SEGMENT_ID) {
@@ -97,7 +97,7 @@ fn check_opened(disk: &SimulatedDisk, input: &Input, (log, found, frames): Opene
     let (log, again, mut after) = open(disk, input.applied).expect("what was opened opens again");
     assert_eq!(again.last.sequence, next);
     assert!(again.epoch > found.epoch, "each open has an epoch of its own");
-    assert_eq!(again.torn_bytes, 0, "what was torn is left behind");
+    assert_eq!(again.torn_bytes, 0, "what was torn is not taken on");
     assert_eq!(after.pop(), Some((next, b"\x01".to_vec())), "a commit that was synced is there");
     assert_eq!(after, frames, "the commits before it are the same");
     drop(log);
@@ -161,12 +161,12 @@ fn parse(data: &[u8]) -> Option<Input> {
     let (&[repairs, damaged, low, high, change, applied], mut rest) = data.split_first_chunk()?;
     let mut segments = Vec::new();
     while segments.len() < MAX_SEGMENTS
-        && let Some((header, behind)) = rest.split_first_chunk::<HEADER_FIELDS>()
-        && let Some((&length, behind)) = behind.split_first_chunk::<4>()
+        && let Some((header, later)) = rest.split_first_chunk::<HEADER_FIELDS>()
+        && let Some((&length, later)) = later.split_first_chunk::<4>()
     {
-        let length = (u32::from_le_bytes(length) as usize).min(behind.len());
-        let (frames, behind) = behind.split_at(length);
-        rest = behind;
+        let length = (u32::from_le_bytes(length) as usize).min(later.len());
+        let (frames, later) = later.split_at(length);
+        rest = later;
         let mut file = header.to_vec();
         file.resize(SEGMENT_HEADER_BYTES as usize, 0);
         file.extend_from_slice(frames);

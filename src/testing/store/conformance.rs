@@ -73,7 +73,7 @@ fn wait_for_flush(store: &dyn Store) {
     }
 }
 
-/// A later operation of a batch overrules an earlier one, in the same batch and the ones behind it.
+/// A later operation of a batch overrules an earlier one, in the same batch and the ones after it.
 pub fn operations_are_applied_in_their_order(kind: &dyn OpenStore, directory: &Path) {
     let store = open(kind, directory);
     let family = Family::Batches;
@@ -135,7 +135,7 @@ pub fn a_range_delete_takes_its_begin_and_leaves_its_end(kind: &dyn OpenStore, d
 }
 
 /// A scan gives the entries from its begin up to, not including, its end, in its direction, and
-/// stops when it is told to.
+/// stops when it is asked to.
 pub fn scans_keep_to_their_bounds(kind: &dyn OpenStore, directory: &Path) {
     let store = open(kind, directory);
     let family = Family::Topics;
@@ -247,7 +247,7 @@ pub fn neighbouring_prefixes_are_kept_apart(kind: &dyn OpenStore, directory: &Pa
                 let expected: Vec<_> = offsets.map(|offset| key(partition, offset)).to_vec();
                 assert_eq!(found, expected, "partition {partition} {direction:?}");
             }
-            // The seek that a fetch makes: to the entry at the offset or the first behind it.
+            // The seek that a fetch makes: to the entry at the offset or the first after it.
             let begin = key(partition, 257);
             let found = scan(&*store, family, &begin, &end, Direction::Forward);
             assert_eq!(found[0].0, key(partition, 1 << 40));
@@ -316,7 +316,7 @@ pub fn keys_and_values_are_any_bytes(kind: &dyn OpenStore, directory: &Path) {
 }
 
 /// What was not flushed is not there after a reopen, however the store was closed; what was, is.
-pub fn a_reopened_store_shows_the_last_cut_alone(kind: &dyn OpenStore, directory: &Path) {
+pub fn a_reopened_store_shows_the_last_flush_alone(kind: &dyn OpenStore, directory: &Path) {
     for (round, closes) in [(0u8, true), (1, false)] {
         let store = open(kind, directory);
         write(&*store, |batch| {
@@ -350,35 +350,32 @@ pub fn a_reopened_store_shows_the_last_cut_alone(kind: &dyn OpenStore, directory
     }
 }
 
-/// What is written after a flush began is not in its cut, although the flush was still under way.
-pub fn writes_behind_the_begin_of_a_flush_are_not_in_its_cut(
-    kind: &dyn OpenStore,
-    directory: &Path,
-) {
+/// What is written after a flush began is not in it, although the flush was still under way.
+pub fn writes_after_the_begin_of_a_flush_are_not_in_it(kind: &dyn OpenStore, directory: &Path) {
     let store = open(kind, directory);
     for round in 0..20u8 {
-        let (cut, behind) = ([round, 0], [round, 1]);
+        let (flushed, later) = ([round, 0], [round, 1]);
         write(&*store, |batch| {
             for family in Family::ALL {
-                batch.put(family, &cut, b"in the cut");
+                batch.put(family, &flushed, b"in the flush");
             }
         });
         store.begin_flush().expect("a flush can begin");
         write(&*store, |batch| {
             for family in Family::ALL {
-                batch.put(family, &behind, b"behind it");
-                batch.delete(family, &cut);
+                batch.put(family, &later, b"after it");
+                batch.delete(family, &flushed);
             }
         });
         wait_for_flush(&*store);
-        assert_eq!(get(&*store, Family::Meta, &cut), None);
+        assert_eq!(get(&*store, Family::Meta, &flushed), None);
     }
     store.close().expect("the store closes");
     let store = open(kind, directory);
     for family in Family::ALL {
-        assert_eq!(get(&*store, family, &[19, 0]), Some(b"in the cut".to_vec()), "{family:?}");
+        assert_eq!(get(&*store, family, &[19, 0]), Some(b"in the flush".to_vec()), "{family:?}");
         assert_eq!(get(&*store, family, &[19, 1]), None, "{family:?}");
-        assert_eq!(get(&*store, family, &[18, 1]), Some(b"behind it".to_vec()), "{family:?}");
+        assert_eq!(get(&*store, family, &[18, 1]), Some(b"after it".to_vec()), "{family:?}");
     }
 }
 

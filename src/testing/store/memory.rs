@@ -20,10 +20,10 @@ use crate::index::write_batch::{Family, Operation, WriteBatch};
 /// What a crash finds after a flush that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailedFlush {
-    /// The cut before it: the tables could not be written.
-    KeepsOldCut,
-    /// Its own cut: only the answer about the manifest was an error.
-    KeepsNewCut,
+    /// The flush before it: the tables could not be written.
+    KeepsOld,
+    /// What it flushed: only the answer about the manifest was an error.
+    KeepsNew,
 }
 
 /// A disk that holds index stores by their directories. Clones are handles of the same disk.
@@ -121,8 +121,8 @@ impl Directory {
         let (least, most) = match self.flush {
             None => (0, 0),
             Some(Flush { write_count, fails: None }) => (0, write_count),
-            Some(Flush { fails: Some(FailedFlush::KeepsOldCut), .. }) => (0, 0),
-            Some(Flush { write_count, fails: Some(FailedFlush::KeepsNewCut) }) => {
+            Some(Flush { fails: Some(FailedFlush::KeepsOld), .. }) => (0, 0),
+            Some(Flush { write_count, fails: Some(FailedFlush::KeepsNew) }) => {
                 (write_count, write_count)
             }
         };
@@ -289,7 +289,7 @@ impl MemoryStore {
     }
 }
 
-/// What the disk was told to do wrong.
+/// What the disk is to do wrong.
 struct Faults<'a> {
     holds_flushes: bool,
     failing_flush: &'a mut Option<FailedFlush>,
