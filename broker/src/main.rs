@@ -127,7 +127,9 @@ async fn until_told_to_stop(
 /// Ends the process where it has not ended by itself in time, whatever is still under way.
 fn end_in_time(drain: Duration) {
     std::thread::spawn(move || {
-        std::thread::sleep(drain + CLOSING);
+        let (_nobody, wait) = std::sync::mpsc::channel::<()>();
+        // Nobody sends: it waits until the time is over, or ends with the process.
+        let _ = wait.recv_timeout(drain + CLOSING);
         tracing::error!("the broker did not stop in time, and is ended");
         std::process::exit(1);
     });

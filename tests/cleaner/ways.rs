@@ -3,12 +3,10 @@
 //! Newest first is taken where all records would fit the memory for keys, so that an engine with
 //! little memory reads twice where another one reads once.
 
-use crate::common;
-
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use common::{
+use crate::common::{
     NOW_MS, TestEngine, append, append_batch, assert_verified, batch_of, batches_of, described,
     one_partition, records_of,
 };
@@ -173,7 +171,7 @@ fn a_batch_of_a_producer_transaction_is_enough_for_two_readings() {
     engine.write_marker(producer, partition, MarkerKind::Commit).unwrap();
     let pass = side.clean().unwrap();
     assert!(pass.read_bytes > bytes, "read {} of {bytes}", pass.read_bytes);
-    assert_eq!(common::offsets_of(engine, partition), [1, 2]);
+    assert_eq!(crate::common::offsets_of(engine, partition), [1, 2]);
 }
 
 #[test]

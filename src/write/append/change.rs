@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 
+use super::committed::{Committed, CommittedBatch};
 use super::error::{CommitError, NotWritten, Refusal};
 use super::producers::ProducerPlan;
-use super::transaction::{AppendTransaction, Committed, CommittedBatch, PendingBatch};
+use super::transaction::{AppendTransaction, PendingBatch};
 use crate::base::callback::call;
 use crate::base::types::{CommitSequence, Durability, Offset};
 use crate::commit::{Change, Failure, FramePlan};

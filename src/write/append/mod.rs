@@ -6,9 +6,11 @@
 //! neither read nor copied again.
 
 mod change;
+mod committed;
 mod error;
 mod producers;
 mod transaction;
 
+pub use committed::{Committed, CommittedBatch};
 pub use error::{AppendError, AppendErrorKind, CommitError, NotWritten, Refusal};
-pub use transaction::{AppendTransaction, Committed, CommittedBatch, FirstSequence, Stamp};
+pub use transaction::{AppendTransaction, FirstSequence, Stamp};
