@@ -1,5 +1,4 @@
 //! A segment that is left while a sync runs: what it got meanwhile is synced before anything later counts (W5, W6).
-#![expect(clippy::unwrap_used, reason = "tests fail loudly")]
 
 use crate::common;
 

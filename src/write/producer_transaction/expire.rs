@@ -17,7 +17,7 @@ use crate::state::producer::transaction::{ProducerTransactionError, is_expired, 
 /// How many producers one commit forgets at most: it must not hold others up.
 const MAX_FORGOTTEN: usize = 10_000;
 
-/// What a look at the clock did to producers: [`crate::Engine::expire_producers`].
+/// What a look at the clock did to producers: [`crate::ProducerManager::expire`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ExpireReport {
