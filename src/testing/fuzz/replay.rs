@@ -20,7 +20,7 @@ use crate::base::error::StorageError;
 use crate::base::types::{AppliedCommit, CommitSequence, EngineId, SegmentId};
 use crate::log::parts::{
     FRAME_HEADER_BYTES, FrameHeader, FrameSeed, MAX_SEGMENT_ID, MIN_PAYLOAD_BYTES, PAYLOAD_CRC_AT,
-    PAYLOAD_SUMMED_FROM, SegmentHeader, file_name, set_crc, u32_at, u64_at,
+    PAYLOAD_SUMMED_FROM, SegmentHeader, set_crc, u32_at, u64_at,
 };
 use crate::log::{
     CommitLog, LogOptions, NewFrame, Payload, RecoveredLog, SEGMENT_HEADER_BYTES, frame_layout,
@@ -132,8 +132,9 @@ fn open(disk: &SimulatedDisk, applied: AppliedCommit) -> Result<Opened, StorageE
     Ok((log, found, frames))
 }
 
+/// The path of a segment by what its header says, also where the log would never give such an id.
 fn path_of(id: SegmentId) -> PathBuf {
-    Path::new(DIRECTORY).join(file_name(id))
+    Path::new(DIRECTORY).join(format!("{:020}.log", id.0))
 }
 
 fn id_of(segment: &[u8]) -> SegmentId {
