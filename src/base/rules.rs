@@ -1,7 +1,7 @@
-//! The rules of the commit log that a test may break on purpose, to show that each of them matters.
+//! The rules of durability that a test may break on purpose, to show that each of them matters.
 //!
-//! The names are those of docs/design.md. In a build without `test-util` nothing can be broken:
-//! [`BrokenRules::breaks`] is `false` there, and the compiler drops the branch.
+//! docs/design.md says where each name is explained. In a build without `test-util` nothing can be
+//! broken: [`BrokenRules::breaks`] is `false` there, and the compiler drops the branch.
 
 /// A rule that can be broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,8 +1,8 @@
 //! Checkpoints: the log is synced, then the index is flushed as of one commit, so that recovery starts after it.
 //!
-//! INVARIANT (S4): the store never holds a commit that is not synced while a flush can run. A
-//! checkpoint is begun by whoever holds the committer: sync the log, then begin the flush; what is
-//! written later is not in it.
+//! INVARIANT (I3, by rule S4): the store never holds a commit that is not synced while a flush can
+//! run. A checkpoint is begun by whoever holds the committer: sync the log, then begin the flush;
+//! what is written later is not in it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

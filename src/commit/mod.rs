@@ -65,7 +65,7 @@
 //!   committer does all three. Sequences are dense.
 //! - A commit is answered as committed only once it is published, and synced if it asked for that.
 //! - A change is planned once, and then published once, or undone once.
-//! - The index never holds a commit that is not synced while a flush of it can run (rule S4).
+//! - The index never holds a commit that is not synced while a flush can run (I3, by rule S4).
 //! - Once halted, the engine writes nothing more: whatever waits is answered as not written.
 //!
 //! # Locks

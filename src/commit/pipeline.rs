@@ -47,6 +47,8 @@ pub struct Pipeline {
     pub(super) broken: BrokenRules,
     halt: OnceLock<StorageError>,
     touched: Touched,
+    /// When the writing of the group began that is in the committer's hands.
+    group_began: Mutex<Duration>,
     applied: Mutex<AppliedCommit>,
     pub(super) checkpoints: Checkpoints,
     work: Mutex<Work>,
@@ -82,6 +84,7 @@ impl Pipeline {
             halt: OnceLock::new(),
             touched: Touched::default(),
             applied: Mutex::new(applied),
+            group_began: Mutex::default(),
             checkpoints: Checkpoints::default(),
             work: Mutex::default(),
             work_changed: Condvar::new(),
@@ -265,6 +268,7 @@ impl Effects for Pipeline {
                 .all(|(sequence, frame)| frame.moment().sequence.0 == sequence),
             "sequences follow the last one that was written without a gap"
         );
+        *self.group_began.lock() = self.clock.monotonic();
         self.relieve_index().map_err(AppendFailure::NotWritten)?;
         let group_bytes = group.iter().map(|frame| frame.layout().frame_bytes).sum();
         let place = self.log.place_group(group_bytes, may_use_reserve)?;
@@ -319,8 +323,11 @@ impl Effects for Pipeline {
         assert!(before.sequence < last.sequence, "what is applied never goes back");
         assert!(before.segment <= last.segment, "the log grows at its end");
         self.live.applied();
-        let _publication = self.publication.write();
+        let publication = self.publication.write();
         publish();
+        drop(publication);
+        let began = *self.group_began.lock();
+        self.counters.group_time.record(self.clock.monotonic().saturating_sub(began));
         Ok(())
     }
 

@@ -291,6 +291,7 @@ fn a_read_that_fails_is_an_error_and_halts_nothing() {
     append(&engine, &partition, [Record::keyless("v")]);
     test.disk.plan(Fault::next(FileCall::Read, EIO));
     assert!(engine.fetch(&partition, 0, FetchOptions::new()).is_err());
+    assert_eq!(engine.metrics().corruptions, 0, "a call that fails is no damage");
     assert_eq!(values_of(&engine, &partition), ["v"]);
     append(&engine, &partition, [Record::keyless("w")]);
     test.disk.plan(Fault::next(FileCall::Read, EIO));

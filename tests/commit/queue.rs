@@ -248,6 +248,20 @@ fn a_transaction_without_batches_is_committed_at_once_and_writes_nothing() {
 }
 
 #[test]
+fn the_time_of_every_group_and_of_every_sync_is_counted() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let partition = one_partition(&engine, "t", &[]);
+    let before = engine.metrics();
+    append(&engine, &partition, [Record::keyless("v")]);
+    engine.sync().unwrap();
+    let after = engine.metrics();
+    assert_eq!(after.groups - before.groups, 1);
+    assert_eq!(after.group_time.count() - before.group_time.count(), 1);
+    assert_eq!(after.sync_time.count() - before.sync_time.count(), 1);
+}
+
+#[test]
 fn one_refused_transaction_of_a_group_leaves_the_others_whole() {
     let test = TestEngine::new();
     let engine = test.open();

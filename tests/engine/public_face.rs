@@ -309,6 +309,29 @@ fn a_consumer_waits_for_what_is_committed_and_goes_past_what_was_aborted() {
 }
 
 #[test]
+fn a_partition_that_cannot_be_read_keeps_no_other_one_from_a_consumer() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let topic = topic_of(&engine, 2);
+    let partitions = topic.partitions();
+    partitions.iter().for_each(|to| append(&engine, to, ["a", "b"].map(Record::keyless)));
+    let offsets = partitions.iter().map(|of| (of.clone(), GroupOffset::new(0)));
+    engine.group("g").commit(offsets).unwrap();
+    engine.delete_records(&partitions[1], 1).unwrap();
+    let mut consumer = engine.consumer("g", &topic).unwrap().offset_reset(OffsetReset::Fail);
+    let (mut read, mut failed) = (Vec::new(), 0);
+    for round in ["c", "d", "e", "f"] {
+        append(&engine, &partitions[0], [Record::keyless(round)]);
+        match consumer.poll(Duration::ZERO) {
+            Ok(found) => read.extend(found.iter().map(|found| found.record.offset)),
+            Err(_) => failed += 1,
+        }
+    }
+    assert!(failed > 0, "the partition that fails is told of");
+    assert_eq!(read[..4], [0, 1, 2, 3], "and the other one goes on");
+}
+
+#[test]
 fn a_consumer_that_would_leave_records_out_does_what_it_was_told_to() {
     let test = TestEngine::new();
     let engine = test.open();
@@ -396,6 +419,21 @@ fn a_wait_for_the_cleaner_ends_when_no_pass_is_due_whoever_makes_it() {
         drop(pause);
         assert!(engine.cleaner().wait_until_cleaned(&partition, LONG).unwrap());
         assert_eq!(crate::common::values_of(&engine, &partition), ["c"]);
+    }
+}
+
+#[test]
+fn who_waits_for_cleaning_hears_that_the_engine_has_halted() {
+    for test in [TestEngine::in_background(), TestEngine::new()] {
+        let engine = test.open();
+        let settings = [("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0")];
+        let partition = one_partition(&engine, "k", &settings);
+        let pause = engine.cleaner().pause();
+        append(&engine, &partition, [Record::new("k", "a"), Record::new("k", "b")]);
+        test.disk.plan(Fault::next(FileCall::Sync, 5));
+        engine.sync().unwrap_err();
+        drop(pause);
+        engine.cleaner().wait_until_cleaned(&partition, LONG).unwrap_err();
     }
 }
 

@@ -86,6 +86,23 @@ fn an_append_that_was_submitted_after_a_refused_one_is_refused_and_counts_only_o
 }
 
 #[test]
+fn nothing_takes_the_place_of_a_first_batch_that_was_refused() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let (kept, gone) = (one_partition(&engine, "kept", &[]), one_partition(&engine, "gone", &[]));
+    let mut producer = engine.producers().idempotent().unwrap();
+    engine.delete_topic("gone").unwrap();
+    let both = [&kept, &gone].map(|to| (to, vec![Record::keyless("both")]));
+    let refused = producer.submit(both, Durability::Buffered).map(|ticket| ticket.wait());
+    assert!(!matches!(refused, Ok(Ok(_))), "{refused:?}");
+    for value in ["a", "b", "c"] {
+        let ticket = producer.submit(records(&kept, value), Durability::Buffered).unwrap();
+        ticket.wait().unwrap();
+    }
+    assert_eq!(values_of(&engine, &kept), ["a", "b", "c"]);
+}
+
+#[test]
 fn a_full_queue_takes_no_append_of_a_producer_and_uses_no_sequence() {
     let limits =
         |config: tidelog::EngineConfig| config.max_transaction_bytes(4096).commit_queue_bytes(4096);
@@ -98,10 +115,11 @@ fn a_full_queue_takes_no_append_of_a_producer_and_uses_no_sequence() {
     while let Ok(_ticket) = producer.submit(records(&partition, &value), Durability::Buffered) {
         taken += 1;
     }
-    assert_eq!((taken, producer.next_sequence(&partition)), (3, 3));
+    // The first batch of the partition is waited for.
+    assert_eq!((taken, producer.next_sequence(&partition)), (4, 4));
     engine.run_pending();
     let ticket = producer.submit(records(&partition, &value), Durability::Buffered).unwrap();
-    assert_eq!(ticket.wait().unwrap().batches[0].base_offset, 3);
+    assert_eq!(ticket.wait().unwrap().batches[0].base_offset, 4);
 }
 
 #[test]

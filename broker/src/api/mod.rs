@@ -1,6 +1,6 @@
 //! The APIs that are served, and the way from a request to its answer.
 //!
-//! One file an API, each with an [`Api`](request::Api): the table here is made of them. An API that
+//! One file an API, each with an `Api` (`request`): the table here is made of them. An API that
 //! is not in the table does not compile, since nothing uses it then.
 
 mod add_offsets_to_txn;

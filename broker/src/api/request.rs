@@ -65,7 +65,7 @@ pub(super) struct Asked<'a> {
     pub(super) apis: &'static [Served],
 }
 
-/// An API that is served: what its [`Api`] says.
+/// An API that is served: what its `Api` says.
 #[derive(Debug, Clone, Copy)]
 pub struct Served {
     /// Which one.
@@ -121,6 +121,8 @@ fn decode_and_reply<A: Api>(asked: Asked<'_>, mut body: Bytes) -> Answering<'_> 
         let start = asked.start;
         let request = A::Request::decode(&mut body, start.version.min(A::DECODED_AS))
             .map_err(|_| Closing::Malformed(start, Malformed::Field))?;
+        // Else the whole frame stays for as long as the answer takes.
+        drop(body);
         A::reply(asked, request).await
     })
 }

@@ -98,15 +98,23 @@ async fn access_of(context: &Context, peer: &Peer, token: &[u8]) -> Result<Acces
         Some(false) => return Err(wrong),
         None => {}
     }
-    if !security.attempts.begin(peer.address, context.clock.monotonic()) {
-        context.metrics.refused_logins.up();
-        return Err("too many logins from this address have failed; try again later");
+    // Asked again when its turn has come: others from there may have failed meanwhile.
+    let may_try = || security.attempts.may_try(peer.address, context.clock.monotonic());
+    let verified = match may_try() {
+        true => users.verify(token.user, token.password, may_try).await,
+        false => None,
+    };
+    match verified {
+        Some(true) => Ok(access()),
+        Some(false) => {
+            security.attempts.failed(peer.address, context.clock.monotonic());
+            Err(wrong)
+        }
+        None => {
+            context.metrics.refused_logins.up();
+            Err("too many logins from this address have failed; try again later")
+        }
     }
-    if !users.verify(token.user, token.password).await {
-        return Err(wrong);
-    }
-    security.attempts.succeeded(peer.address);
-    Ok(access())
 }
 
 fn answer(start: Start, response: &SaslAuthenticateResponse, then_close: bool) -> Reply {

@@ -21,9 +21,15 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// Counts a login from this address as one that fails, until [`Attempts::succeeded`]; whether
-    /// it may be tried at all.
-    pub fn begin(&self, address: IpAddr, now: Duration) -> bool {
+    /// Whether a login from this address may be tried.
+    pub fn may_try(&self, address: IpAddr, now: Duration) -> bool {
+        let by_address = self.by_address.lock();
+        let forgotten = by_address.get(&network(address)).copied().unwrap_or(now);
+        forgotten.max(now) + ONE_MORE <= now + ONE_MORE * AT_ONCE
+    }
+
+    /// A login from this address has failed.
+    pub fn failed(&self, address: IpAddr, now: Duration) {
         let mut by_address = self.by_address.lock();
         if by_address.len() >= KEPT {
             by_address.retain(|_, forgotten| *forgotten > now);
@@ -33,19 +39,9 @@ impl Attempts {
             by_address.clear();
         }
         let forgotten = by_address.entry(network(address)).or_insert(now);
-        let after = (*forgotten).max(now) + ONE_MORE;
-        if after > now + ONE_MORE * AT_ONCE {
-            return false;
-        }
-        *forgotten = after;
-        true
-    }
-
-    /// The login that was begun has not failed.
-    pub fn succeeded(&self, address: IpAddr) {
-        if let Some(forgotten) = self.by_address.lock().get_mut(&network(address)) {
-            *forgotten = forgotten.saturating_sub(ONE_MORE);
-        }
+        // However many were under way: nobody is refused for longer than the time of these.
+        let most = now + ONE_MORE * AT_ONCE;
+        *forgotten = ((*forgotten).max(now) + ONE_MORE).min(most);
     }
 }
 
@@ -69,7 +65,12 @@ mod tests {
         let attempts = Attempts::default();
         let (here, there) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
         let now = Duration::from_secs(100);
-        let tried = |address, now| (0..100).filter(|_| attempts.begin(address, now)).count();
+        let fails = |address, now| {
+            let may = attempts.may_try(address, now);
+            attempts.failed(address, now);
+            may
+        };
+        let tried = |address, now| (0..100).filter(|_| fails(address, now)).count();
         assert_eq!(tried(here, now), 20);
         assert_eq!(tried(here, now + Duration::from_secs(3)), 3);
         assert_eq!(tried(there, now), 20);
@@ -78,20 +79,20 @@ mod tests {
     }
 
     #[test]
-    fn a_login_that_succeeds_does_not_count() {
+    fn logins_under_way_do_not_count_before_they_have_failed() {
         let attempts = Attempts::default();
         let (here, now) = (IpAddr::from([10, 0, 0, 1]), Duration::from_secs(100));
-        for _ in 0..1000 {
-            assert!(attempts.begin(here, now));
-            attempts.succeeded(here);
-        }
+        assert!((0..1000).all(|_| attempts.may_try(here, now)));
+        (0..1000).for_each(|_| attempts.failed(here, now));
+        assert!(!attempts.may_try(here, now));
+        assert!(attempts.may_try(here, now + ONE_MORE), "they are not refused for longer");
     }
 
     #[test]
     fn however_many_addresses_fail_only_some_are_kept() {
         let attempts = Attempts::default();
         for address in 0..200_000_u32 {
-            assert!(attempts.begin(IpAddr::from(address.to_be_bytes()), Duration::ZERO));
+            attempts.failed(IpAddr::from(address.to_be_bytes()), Duration::ZERO);
         }
         assert!(attempts.by_address.lock().len() <= KEPT);
     }

@@ -118,15 +118,27 @@ impl Users {
     }
 
     /// Whether this is the password of this user.
-    pub async fn verify(&self, name: &str, password: &[u8]) -> bool {
+    pub async fn verify(
+        &self,
+        name: &str,
+        password: &[u8],
+        may_try: impl FnOnce() -> bool,
+    ) -> Option<bool> {
         if let Some(known) = self.recall(name, password) {
-            return known;
+            return Some(known);
         }
         let known = self.hashes.get(name);
         let hash = Arc::clone(known.unwrap_or(&self.nobody));
         let copy = password.to_owned();
         let turn = Arc::clone(&self.gate).acquire_owned().await;
         let turn = turn.expect("the gate is never closed");
+        // Another connection may have logged in as this user meanwhile.
+        if let Some(known) = self.recall(name, password) {
+            return Some(known);
+        }
+        if !may_try() {
+            return None;
+        }
         let memory = Arc::clone(&self.memory);
         let matches = tokio::task::spawn_blocking(move || {
             // Kept where the client has gone meanwhile, too: the memory is that of the turns.
@@ -140,7 +152,7 @@ impl Users {
         if right {
             self.seen.lock().insert(name.to_owned(), hmac::sign(&self.key, password));
         }
-        right
+        Some(right)
     }
 }
 
@@ -218,13 +230,22 @@ mod tests {
     async fn the_right_password_passes_the_first_time_and_again_and_no_other_does() {
         let file = format!("# users\n\nann:{}\n", hash_password(b"secret").unwrap());
         let users = Users::parse(&file).unwrap();
-        assert!(!users.verify("ann", b"Secret").await);
-        assert!(users.verify("ann", b"secret").await);
-        assert!(users.verify("ann", b"secret").await);
-        assert!(!users.verify("ann", b"secret2").await);
-        assert!(!users.verify("ann", b"").await);
-        assert!(!users.verify("bob", b"secret").await);
-        assert!(!users.verify("bob", b"nobody's password").await);
+        assert_eq!(users.verify("ann", b"Secret", || true).await, Some(false));
+        assert_eq!(users.verify("ann", b"secret", || true).await, Some(true));
+        assert_eq!(users.verify("ann", b"secret", || true).await, Some(true));
+        assert_eq!(users.verify("ann", b"secret2", || true).await, Some(false));
+        assert_eq!(users.verify("ann", b"", || true).await, Some(false));
+        assert_eq!(users.verify("bob", b"secret", || true).await, Some(false));
+        assert_eq!(users.verify("bob", b"nobody's password", || true).await, Some(false));
+    }
+
+    #[tokio::test]
+    async fn who_may_not_try_any_more_once_the_turn_has_come_is_told_neither_right_nor_wrong() {
+        let line = format!("ann:{}\n", hash_password(b"secret").unwrap());
+        let users = Users::parse(&line).unwrap();
+        assert_eq!(users.verify("ann", b"secret", || false).await, None);
+        assert_eq!(users.verify("ann", b"secret", || true).await, Some(true));
+        assert_eq!(users.verify("ann", b"secret", || false).await, Some(true), "it is known now");
     }
 
     #[tokio::test]
@@ -233,15 +254,17 @@ mod tests {
         let users = Arc::new(Users::parse(&file).unwrap());
         let wrong = (0..12).map(|at| {
             let users = Arc::clone(&users);
-            tokio::spawn(async move { users.verify("ann", format!("wrong-{at}").as_bytes()).await })
+            tokio::spawn(async move {
+                users.verify("ann", format!("wrong-{at}").as_bytes(), || true).await
+            })
         });
         for one in wrong.collect::<Vec<_>>() {
-            assert!(!one.await.unwrap());
+            assert_eq!(one.await.unwrap(), Some(false));
         }
         let kept = users.memory.lock().len();
         assert!((1..=LOGINS_AT_A_TIME).contains(&kept), "kept={kept}");
         assert_eq!(users.recall("ann", b"secret"), None);
-        assert!(users.verify("ann", b"secret").await);
+        assert_eq!(users.verify("ann", b"secret", || true).await, Some(true));
         assert_eq!(users.recall("ann", b"secret"), Some(true));
     }
 

@@ -185,7 +185,7 @@ run_secured() {
         -addext subjectAltName=IP:127.0.0.1 -keyout "$scratch/key.pem" -out "$scratch/ca.pem" \
         2>"$scratch/openssl.log" || fail "openssl: $(cat "$scratch/openssl.log")"
     printf 'writer:%s\n' "$(printf 'secret' | "$program" hash-password)" >"$scratch/users"
-    printf 'writer All rows-*\n' >"$scratch/grants"
+    printf 'writer All rows-*\nwriter GroupRead *\n' >"$scratch/grants"
     start_broker secured --users "$scratch/users" --grants "$scratch/grants" \
         --tls-cert "$scratch/ca.pem" --tls-key "$scratch/key.pem"
     export KAFKA_CA="$scratch/ca.pem" KAFKA_USERNAME=writer KAFKA_PASSWORD=secret

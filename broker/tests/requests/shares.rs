@@ -80,7 +80,10 @@ fn who_fails_to_log_in_very_often_is_refused_at_once_and_who_was_known_is_not() 
     assert_eq!(log_in(&broker, "a-secret"), 0);
     let here = IpAddr::from([127, 0, 0, 1]);
     let now = broker.context.clock.monotonic();
-    while broker.context.security.attempts.begin(here, now) {}
+    let attempts = &broker.context.security.attempts;
+    while attempts.may_try(here, now) {
+        attempts.failed(here, now);
+    }
     let refused = &broker.context.metrics.refused_logins;
     for at in 0..50 {
         assert_eq!(log_in(&broker, &format!("wrong-{at}")), 58);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::base::error::StorageError;
 use crate::base::types::{Isolation, Offset, Visibility};
 use crate::core::{GroupOffset, Shared};
-use crate::read::fetch::{FetchError, FetchOptions, FirstBatch, fetch};
+use crate::read::fetch::{FetchError, FetchOptions, Fetched, FirstBatch, fetch};
 use crate::read::listen::{WaitFor, wait_for_data};
 use crate::record::{Record, RecordError};
 use crate::state::catalog::{Partition, Topic, UnknownPartition};
@@ -261,19 +261,26 @@ impl Consumer {
         let mut records = Vec::new();
         let mut found: Vec<(usize, Offset)> = Vec::with_capacity(count);
         let mut left_bytes = self.max_bytes;
+        let mut failed = None;
         for index in (0..count).map(|step| (self.first + step) % count) {
             if left_bytes == 0 && !found.is_empty() {
                 break;
             }
             let is_first = left_bytes == self.max_bytes;
-            let partition = &self.positions[index].partition;
-            let offset = self.start_of(&self.positions[index])?;
-            let options = FetchOptions::new()
-                .max_bytes(left_bytes)
-                .isolation(self.isolation)
-                .visibility(self.visibility)
-                .first_batch(if is_first { FirstBatch::Always } else { FirstBatch::IfItFits });
-            let fetched = fetch(&self.shared, partition, offset, options)?;
+            let partition = self.positions[index].partition.clone();
+            let (offset, fetched) = match self.fetch_from(index, left_bytes, is_first) {
+                Ok(fetched) => fetched,
+                // What others have is given first; the next poll begins with what has failed, and
+                // the one after it goes on with the others.
+                Err(_) if !records.is_empty() => {
+                    failed = Some(index);
+                    break;
+                }
+                Err(error) => {
+                    self.first = (index + 1) % count;
+                    return Err(error);
+                }
+            };
             left_bytes = left_bytes.saturating_sub(fetched.bytes.len() as u64);
             let mut next = offset;
             let mut damage = None;
@@ -297,8 +304,8 @@ impl Consumer {
                     break;
                 }
                 Some(source) => {
-                    let (partition, offset) = (partition.clone(), next);
-                    return Err(ConsumerError::Record { partition, offset, source });
+                    self.first = (index + 1) % count;
+                    return Err(ConsumerError::Record { partition, offset: next, source });
                 }
             }
         }
@@ -307,8 +314,26 @@ impl Consumer {
             has_advanced |= self.positions[index].next.is_some_and(|known| known != next);
             self.positions[index].next = Some(next);
         }
-        self.first = if count == 0 { 0 } else { (self.first + 1) % count };
+        let next_first = if count == 0 { 0 } else { (self.first + 1) % count };
+        self.first = failed.unwrap_or(next_first);
         Ok((records, has_advanced))
+    }
+
+    /// One fetch of one partition, and where it began.
+    fn fetch_from(
+        &self,
+        index: usize,
+        max_bytes: u64,
+        is_first: bool,
+    ) -> Result<(Offset, Fetched), ConsumerError> {
+        let position = &self.positions[index];
+        let offset = self.start_of(position)?;
+        let options = FetchOptions::new()
+            .max_bytes(max_bytes)
+            .isolation(self.isolation)
+            .visibility(self.visibility)
+            .first_batch(if is_first { FirstBatch::Always } else { FirstBatch::IfItFits });
+        Ok((offset, fetch(&self.shared, &position.partition, offset, options)?))
     }
 
     /// Where a partition is read next, by the log as it is now.

@@ -68,7 +68,8 @@ impl IdempotentProducer {
     /// Puts records into the commit queue and returns at once, as
     /// [`AppendTransaction::submit`](crate::AppendTransaction::submit): many may be under way. What
     /// is not committed uses no sequence; what was submitted after it is then refused for the gap,
-    /// and all of it may be given again in the same order.
+    /// and all of it may be given again in the same order. The first batch of a partition is waited
+    /// for: a partition that knows nothing of a producer takes whatever comes first.
     ///
     /// # Errors
     /// [`ProduceError`]: nothing was submitted, and the sequences are as they were.

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::error::ProduceError;
 use crate::base::types::{Durability, ProducerIdentity, Sequence};
-use crate::commit::Ticket;
+use crate::commit::{Promise, Ticket};
 use crate::core::Shared;
 use crate::record::{Codec, Record};
 use crate::state::catalog::Partition;
@@ -88,6 +88,18 @@ impl Sequences {
         on_failure: impl FnOnce() + Send + 'static,
     ) -> Result<Ticket<Result<Committed, CommitError>>, ProduceError> {
         let (append, used) = self.pack(sender, records)?;
+        // A partition that knows nothing of a producer takes any sequence as its first (KIP-98). So
+        // nothing may follow a first batch that can still fail, but where a transaction says that
+        // its first is zero.
+        if sender.transactional_id.is_none() && used.iter().any(|one| one.before.sequence == 0) {
+            let committed = append.commit(durability);
+            if committed.is_ok() {
+                advance(&self.next, &used);
+            }
+            let (promise, ticket) = Promise::new();
+            promise.fulfil(committed);
+            return Ok(ticket);
+        }
         // Before it can be answered.
         advance(&self.next, &used);
         let used = Arc::new(used);

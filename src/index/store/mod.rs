@@ -1,9 +1,9 @@
 //! The index store: an ordered map in column families, changed by write batches, as a trait.
 //!
-//! INVARIANT (commit log rules S1 to S7): one function writes, and one flushes, always all families
-//! at one instant. A crash leaves the store between two write batches, at its last complete flush
-//! or, where the store flushes by itself, later. Every call on a store that was closed fails with
-//! [`StorageError::Closed`].
+//! INVARIANT (rules S1 to S6, docs/space.md): one function writes, and one flushes, always all
+//! families at one instant. A crash leaves the store between two write batches, at its last
+//! complete flush or, where the store flushes by itself, later. Every call on a store that was
+//! closed fails with [`StorageError::Closed`].
 
 #[cfg(feature = "rocksdb")]
 mod rocks;

@@ -150,8 +150,12 @@ pub fn fetch(
             break (watermarks, found, aborted);
         }
     };
-    let bytes = read_batches(&shared.pipeline, partition.cell().id(), &found)
-        .inspect_err(|_| shared.pipeline.counters.corruptions.add(1))?;
+    let bytes =
+        read_batches(&shared.pipeline, partition.cell().id(), &found).inspect_err(|error| {
+            if matches!(error, StorageError::Corruption(_)) {
+                shared.pipeline.counters.corruptions.add(1);
+            }
+        })?;
     shared.pipeline.counters.fetches.add(1);
     shared.pipeline.counters.fetched_bytes.add(bytes.len() as u64);
     let next_offset = found.last().map_or(offset, |last| last.last_offset + 1);

@@ -9,6 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use super::error::CleanError;
 use super::plan::plan;
 use super::round::{When, clean_partition};
+use crate::commit::Effects;
 use crate::config::Maintenance;
 use crate::core::Shared;
 use crate::state::catalog::Partition;
@@ -39,6 +40,10 @@ pub fn wait_until_cleaned(
             return Ok(true);
         }
         shared.check_open()?;
+        // A halted engine cleans no more.
+        if let Some(cause) = shared.pipeline.halted() {
+            return Err(CleanError::Storage(cause));
+        }
         if let Some(failure) = shared.cleaning.failure(id) {
             return Err(CleanError::Storage(failure));
         }

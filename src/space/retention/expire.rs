@@ -48,6 +48,12 @@ pub fn run_retention(shared: &Arc<Shared>) -> Result<RetentionReport, StorageErr
     let mut run =
         Run { now: shared.clock.now_ms(), before: shared.oldest.take(), after: HashMap::new() };
     let report = look_at_all(shared, &mut run);
+    if report.is_err() {
+        // What was not looked at is known as it was.
+        for (id, oldest) in run.before.drain() {
+            run.after.entry(id).or_insert(oldest);
+        }
+    }
     shared.oldest.put(run.after);
     report
 }
