@@ -118,7 +118,8 @@ impl World {
             .seed(self.seed)
     }
 
-    /// Lets time pass, for both clocks of an engine.
+    /// Lets time pass, for both clocks of an engine: ages, and the timeouts of transactions, which
+    /// `Engine::run_maintenance` sees. Waits with a timeout, such as `poll`, wait in real time.
     ///
     /// # Panics
     /// If that is more than 500 million years.

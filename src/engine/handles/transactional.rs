@@ -120,7 +120,8 @@ pub struct ProducerTransaction<'a> {
 
 impl ProducerTransaction<'_> {
     /// Appends records to any number of partitions, buffered: what makes them last is the commit.
-    /// What was not committed may be given again in the same batches.
+    /// What was not committed may be given again in the same batches. An append that is refused
+    /// leaves the transaction as it was: it can be committed without those records.
     ///
     /// # Errors
     /// [`ProduceError`]; fenced is who finds
