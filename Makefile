@@ -41,11 +41,11 @@ help: ## list the recipes
 setup: ## install what a fresh Debian with Rust lacks, and compile RocksDB: 5 CPU minutes, once
 	@bash .ci/setup
 
-# Both in one build: one after the other, they would compile the engine twice.
+# Both in one build, and with a profile that compiles fastest: it is the first thing that newcomers run.
 demo: setup ## the engine, then the broker: several partitions in one transaction, and read back
-	$(BUILD) build --release --workspace --example atomic_multi_partition --example demo
-	$(CARGO_TARGET_DIR)/release/examples/atomic_multi_partition
-	$(CARGO_TARGET_DIR)/release/examples/demo
+	$(BUILD) build --profile demo --workspace --example atomic_multi_partition --example demo
+	$(CARGO_TARGET_DIR)/demo/examples/atomic_multi_partition
+	$(CARGO_TARGET_DIR)/demo/examples/demo
 
 test: setup test-default test-examples test-without-rocksdb test-fuzz-corpora ## all tests
 
