@@ -228,7 +228,9 @@ impl Shared {
         work()
     }
 
-    /// Closes the store and lets go of the directories. The queue is closed before.
+    /// Closes log and store, once the reads under way have ended, and lets go of the directories:
+    /// what handles and snapshots are asked from now on fails with [`StorageError::Closed`]. The
+    /// queue is closed before.
     ///
     /// # Errors
     /// What the store says; the directories are let go all the same.
@@ -237,6 +239,7 @@ impl Shared {
             let store = &self.pipeline.store;
             let _ = store.begin_flush().and_then(|()| store.is_flushed());
         }
+        self.pipeline.log.close();
         let closed = self.pipeline.store.close();
         self.locks.lock().clear();
         closed

@@ -144,6 +144,12 @@ impl CommitLog {
         self.segments.read(location, buffer)
     }
 
+    /// Lets go of every segment's file: later reads fail with [`StorageError::Closed`], those under
+    /// way too.
+    pub fn close(&self) {
+        self.segments.close();
+    }
+
     /// Whether a storage failure has stopped all writes.
     #[cfg(any(test, feature = "test-util"))]
     #[must_use]

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -51,12 +52,19 @@ pub(super) struct Segments {
     /// How many segments are kept open at most.
     max_open: usize,
     cache: Mutex<Cache>,
+    is_closed: AtomicBool,
 }
 
 impl Segments {
     pub(super) fn new(files: Arc<dyn Files>, directory: PathBuf, max_open: usize) -> Self {
         assert!(max_open > 0, "what is read is open");
-        Self { files, directory, max_open, cache: Mutex::default() }
+        Self {
+            files,
+            directory,
+            max_open,
+            cache: Mutex::default(),
+            is_closed: AtomicBool::new(false),
+        }
     }
 
     /// Makes a segment known that was found, or tells the new length of one.
@@ -94,6 +102,15 @@ impl Segments {
         Some((known.length_bytes, known.is_clean))
     }
 
+    /// Lets go of every file: later reads fail, and what one reads at this moment does not count.
+    pub(super) fn close(&self) {
+        let mut cache = self.cache.lock();
+        self.is_closed.store(true, Ordering::SeqCst);
+        cache.segments.values_mut().for_each(|known| known.open = None);
+        cache.open_count = 0;
+        cache.assert_sound();
+    }
+
     /// Whether a segment can be read.
     pub(super) fn knows(&self, id: SegmentId) -> bool {
         self.cache.lock().segments.contains_key(&id)
@@ -121,6 +138,7 @@ impl Segments {
         buffer: &mut [u8],
     ) -> Result<(), StorageError> {
         assert_eq!(buffer.len(), location.length_bytes as usize, "the buffer has the batch's size");
+        self.check_open()?;
         let PayloadLocation { segment, position, length_bytes } = location;
         let damage = |what| StorageError::from(Corruption::in_segment(segment, position, what));
         let Some((file, segment_bytes)) = self.file(segment)? else {
@@ -131,7 +149,10 @@ impl Segments {
             return Err(damage("the segment does not reach as far as the batch"));
         }
         debug_assert!(position + u64::from(length_bytes) <= segment_bytes, "it lies in the file");
-        let found = file.read_at(position, buffer).map_err(|error| {
+        let found = file.read_at(position, buffer);
+        // Whoever opened the log anew may have written over the segment meanwhile.
+        self.check_open()?;
+        let found = found.map_err(|error| {
             self.distrust(segment);
             StorageError::io("read", &self.directory.join(file_name(segment)), error)
         })?;
@@ -140,6 +161,10 @@ impl Segments {
             return Err(damage("the segment ends before the batch does"));
         }
         Ok(())
+    }
+
+    fn check_open(&self) -> Result<(), StorageError> {
+        if self.is_closed.load(Ordering::SeqCst) { Err(StorageError::Closed) } else { Ok(()) }
     }
 
     /// The open file of a segment and its length; `None` where there is no such segment.
@@ -153,7 +178,11 @@ impl Segments {
         // freed meanwhile it is not known any more, and what was opened is not kept.
         let path = self.directory.join(file_name(id));
         match self.files.open(&path) {
-            Ok(file) => Ok(self.cache.lock().keep(id, file, self.max_open)),
+            Ok(file) => {
+                let mut cache = self.cache.lock();
+                self.check_open()?;
+                Ok(cache.keep(id, file, self.max_open))
+            }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => {
                 self.distrust(id);

@@ -12,8 +12,8 @@ use tidelog::config::Maintenance;
 use tidelog::internals::store::OpenStore;
 use tidelog::testing::MemoryDisk;
 use tidelog::{
-    Engine, EngineConfig, FetchOptions, FirstBatch, Isolation, OffsetQuery, Partition, Record,
-    TopicConfig, Visibility,
+    Engine, EngineConfig, FetchOptions, FirstBatch, Isolation, OffsetQuery, OffsetTarget,
+    Partition, Record, ScanError, ScannedRecord, StorageError, TopicConfig, Visibility,
 };
 
 /// A directory and a kind of store; the engine in it can be opened again and again.
@@ -82,6 +82,7 @@ on_each_store!(
     seeks_are_right_after_many_small_deletions_and_one_large_one,
     a_cursor_made_anew_gives_nothing_below_the_start_and_a_snapshot_goes_on,
     a_snapshot_shows_what_the_cleaner_removes_under_it,
+    closing_lets_go_of_everything_that_snapshots_and_handles_held,
     a_scan_goes_on_over_what_is_deleted_and_flushed_meanwhile,
     thousands_of_partitions_are_read_within_the_bytes_that_were_asked_for,
     every_mix_of_checkpoints_and_kills_is_replayed_to_the_same_end,
@@ -222,6 +223,38 @@ fn a_snapshot_shows_what_the_cleaner_removes_under_it(place: &Place) {
     let anew = engine.snapshot().scan(partition.topic());
     assert!(anew.map(|found| found.unwrap().record.offset).eq(2900..3000));
     assert!(slow.map(|found| found.unwrap().record.offset).eq(1..3000));
+}
+
+fn closing_lets_go_of_everything_that_snapshots_and_handles_held(place: &Place) {
+    let is_closed = |found: Option<Result<ScannedRecord, ScanError>>| {
+        matches!(found, Some(Err(ScanError::Storage(StorageError::Closed))))
+    };
+    for (first, how) in [(0, "closed"), (100, "dropped")] {
+        let engine = place.open();
+        let topic = engine.open_or_create_topic("t", TopicConfig::new(1)).unwrap();
+        let partition = topic.partition(0).unwrap();
+        (0..100).for_each(|_| append(&engine, &partition, [Record::keyless(vec![b'v'; 50_000])]));
+        let snapshot = engine.snapshot();
+        let mut begun = snapshot.scan(&topic);
+        assert!(begun.next().unwrap().is_ok());
+        let fetched = engine.fetch(&partition, first, FetchOptions::new()).unwrap();
+        match how {
+            "closed" => engine.close().unwrap(),
+            _ => drop(engine),
+        }
+        let again = place.open();
+        // What the old ones name may be freed and written over by now.
+        let partition = again.topic("t").unwrap().partition(0).unwrap();
+        again.delete_records(&partition, OffsetTarget::HighWatermark).unwrap();
+        again.checkpoint().unwrap();
+        again.run_maintenance().unwrap();
+        append(&again, &partition, [Record::keyless("new")]);
+
+        assert!(fetched.records().next().unwrap().is_ok(), "it was read before: {how}");
+        assert!(begun.any(|found| is_closed(Some(found))), "a scan ends so: {how}");
+        assert!(is_closed(snapshot.scan(&topic).next()), "a snapshot ends so: {how}");
+        again.close().unwrap();
+    }
 }
 
 fn many_deletions_leave_seeks_right(place: &Place) {

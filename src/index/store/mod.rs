@@ -68,8 +68,8 @@ pub trait Store: Read {
     /// [`StorageError::Store`]; then nothing is visible, and all later writes fail too.
     fn write(&self, batches: &[&WriteBatch]) -> Result<(), StorageError>;
 
-    /// The store as it is now, for as long as the snapshot lives. A store that is closed gives a
-    /// snapshot whose every read fails.
+    /// The store as it is now, until the store is closed: from then on every read of the snapshot
+    /// fails with [`StorageError::Closed`].
     fn snapshot(&self) -> Arc<dyn Read>;
 
     /// Starts to make durable all that was written so far, of all families at one instant, and does
@@ -91,8 +91,8 @@ pub trait Store: Read {
     /// Bytes of memory that unflushed writes hold, about.
     fn unflushed_bytes(&self) -> u64;
 
-    /// Closes without flushing; later calls fail. What is open until its last snapshot is gone
-    /// cannot be opened anew before that.
+    /// Closes without flushing, once the reads under way have ended; later calls fail, those of
+    /// snapshots too. The store holds no file any more and can be opened anew at once.
     ///
     /// # Errors
     /// [`StorageError::Store`].

@@ -3,13 +3,14 @@
 //! INVARIANT (S2, S3): `write_opt` is called in [`RocksStore::write`] alone and `flush_cfs_opt` in
 //! [`RocksStore::begin_flush`] alone; nothing else here changes or flushes anything.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 use rocksdb::{
     ColumnFamily, ColumnFamilyDescriptor, DB, FlushOptions, ReadOptions, Snapshot, WriteOptions,
     properties,
@@ -75,9 +76,10 @@ fn failure(operation: &'static str, error: rocksdb::Error) -> StorageError {
     StorageError::store(operation, error.into_string())
 }
 
-/// An index store in RocksDB. It is closed once the last snapshot and scan have ended.
+/// An index store in RocksDB.
 pub struct RocksStore {
     database: RwLock<Option<Arc<Database>>>,
+    shared: Arc<Shared>,
     write_options: WriteOptions,
     /// The first failure of a write or a flush, after which nothing is written.
     failed: OnceLock<StorageError>,
@@ -89,6 +91,29 @@ pub struct RocksStore {
     flushing_bytes: AtomicU64,
 }
 
+/// What a store shares with its snapshots.
+#[derive(Default)]
+struct Shared {
+    /// No call begins any more; those under way are waited for.
+    is_closing: AtomicBool,
+    snapshots: Mutex<Slots>,
+}
+
+impl Shared {
+    fn check_open(&self) -> Result<(), StorageError> {
+        if self.is_closing.load(Ordering::SeqCst) { Err(StorageError::Closed) } else { Ok(()) }
+    }
+}
+
+/// Each snapshot that lives, by its number: closing the store empties its place.
+#[derive(Default)]
+struct Slots {
+    last_number: u64,
+    live: HashMap<u64, Arc<Slot>>,
+}
+
+type Slot = RwLock<Option<SnapshotCell>>;
+
 impl RocksStore {
     fn new(database: DB) -> Self {
         let mut write_options = WriteOptions::default();
@@ -96,6 +121,7 @@ impl RocksStore {
         write_options.set_sync(false);
         Self {
             database: RwLock::new(Some(Arc::new(Database(database)))),
+            shared: Arc::default(),
             write_options,
             failed: OnceLock::new(),
             flushing: Mutex::new(false),
@@ -104,8 +130,12 @@ impl RocksStore {
         }
     }
 
-    fn database(&self) -> Result<Arc<Database>, StorageError> {
-        self.database.read().clone().ok_or(StorageError::Closed)
+    /// The open database, which is not closed while the guard lives. A visit of a scan may call
+    /// this again, so it never waits for who waits to close.
+    fn database(&self) -> Result<MappedRwLockReadGuard<'_, Arc<Database>>, StorageError> {
+        self.shared.check_open()?;
+        RwLockReadGuard::try_map(self.database.read_recursive(), Option::as_ref)
+            .map_err(|_| StorageError::Closed)
     }
 
     fn check_failed(&self) -> Result<(), StorageError> {
@@ -177,9 +207,7 @@ impl Store for RocksStore {
 
     fn snapshot(&self) -> Arc<dyn Read> {
         match self.database() {
-            Ok(database) => Arc::new(RocksSnapshot(SnapshotCell::new(database, |database| {
-                database.0.snapshot()
-            }))),
+            Ok(database) => Arc::new(RocksSnapshot::new(&database, &self.shared)),
             Err(error) => Arc::new(ClosedSnapshot(error)),
         }
     }
@@ -230,8 +258,18 @@ impl Store for RocksStore {
     }
 
     fn close(&self) -> Result<(), StorageError> {
+        if self.shared.is_closing.swap(true, Ordering::SeqCst) {
+            return Err(StorageError::Closed);
+        }
+        // Waits for the calls under way: no snapshot is made after this.
         let database = self.database.write().take();
-        database.map(drop).ok_or(StorageError::Closed)
+        let snapshots = std::mem::take(&mut self.shared.snapshots.lock().live);
+        for slot in snapshots.into_values() {
+            *slot.write() = None;
+        }
+        let database = database.and_then(Arc::into_inner);
+        assert!(database.is_some(), "nothing holds the database but the store and its snapshots");
+        Ok(())
     }
 }
 
@@ -347,27 +385,57 @@ self_cell! {
     }
 }
 
-/// A snapshot with a share of the database that it belongs to.
-struct RocksSnapshot(SnapshotCell);
+/// A snapshot, until its store is closed.
+struct RocksSnapshot {
+    number: u64,
+    slot: Arc<Slot>,
+    shared: Arc<Shared>,
+}
 
 impl RocksSnapshot {
-    fn options(&self) -> ReadOptions {
+    /// Takes a snapshot. REQUIRES: the store cannot be closed meanwhile.
+    fn new(database: &Arc<Database>, shared: &Arc<Shared>) -> Self {
+        let cell = SnapshotCell::new(Arc::clone(database), |database| database.0.snapshot());
+        let slot = Arc::new(RwLock::new(Some(cell)));
+        let mut slots = shared.snapshots.lock();
+        slots.last_number += 1;
+        let number = slots.last_number;
+        let before = slots.live.insert(number, Arc::clone(&slot));
+        assert!(before.is_none(), "a number is given once");
+        Self { number, slot, shared: Arc::clone(shared) }
+    }
+
+    /// Reads; the store is not closed before that has ended.
+    fn read<T>(
+        &self,
+        read: impl FnOnce(&Database, ReadOptions) -> Result<T, StorageError>,
+    ) -> Result<T, StorageError> {
+        self.shared.check_open()?;
+        let slot = self.slot.read_recursive();
+        let cell = slot.as_ref().ok_or(StorageError::Closed)?;
         let mut options = ReadOptions::default();
-        options.set_snapshot(self.0.borrow_dependent());
-        options
+        options.set_snapshot(cell.borrow_dependent());
+        read(cell.borrow_owner(), options)
+    }
+}
+
+impl Drop for RocksSnapshot {
+    fn drop(&mut self) {
+        // Under the lock, so that who closes the store finds it gone, or waits for it.
+        *self.slot.write() = None;
+        self.shared.snapshots.lock().live.remove(&self.number);
     }
 }
 
 impl fmt::Debug for RocksSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let number = self.0.borrow_dependent().sequence_number();
-        f.debug_tuple("RocksSnapshot").field(&number).finish()
+        f.debug_struct("RocksSnapshot").field("number", &self.number).finish_non_exhaustive()
     }
 }
 
 impl Read for RocksSnapshot {
     fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
-        self.0.borrow_owner().get(family, key, &self.options())
+        self.read(|database, options| database.get(family, key, &options))
     }
 
     fn scan(
@@ -379,6 +447,6 @@ impl Read for RocksSnapshot {
         visit: &mut Visit<'_>,
     ) -> Result<(), StorageError> {
         let range = Range { family, begin, end, direction };
-        self.0.borrow_owner().scan(&range, self.options(), visit)
+        self.read(|database, options| database.scan(&range, options, visit))
     }
 }

@@ -420,9 +420,13 @@ pub fn a_store_is_open_once_and_a_closed_one_refuses_all(kind: &dyn OpenStore, d
     kind.open(directory, false).expect_err("it is open already");
     put(&*store, Family::Meta, b"k", b"v");
     flush(&*store);
+    let held = store.snapshot();
     store.close().expect("it closes");
 
     let family = Family::Meta;
+    for late in [held.get(family, b"k").map(drop), scan_of_all(&*held, family)] {
+        assert!(matches!(late, Err(StorageError::Closed)), "a snapshot ends with it: {late:?}");
+    }
     let mut batch = WriteBatch::new();
     batch.put(family, b"k", b"w");
     assert!(store.write(&[&batch]).is_err());
@@ -436,4 +440,11 @@ pub fn a_store_is_open_once_and_a_closed_one_refuses_all(kind: &dyn OpenStore, d
 
     let again = kind.open(directory, false).expect("a closed store can be opened");
     assert_eq!(get(&*again, family, b"k"), Some(b"v".to_vec()));
+    drop(held);
+    assert_eq!(get(&*again, family, b"k"), Some(b"v".to_vec()), "it is another store's");
+}
+
+fn scan_of_all(store: &dyn Read, family: Family) -> Result<(), StorageError> {
+    let mut visit = |_: &[u8], _: &[u8]| ControlFlow::Continue(());
+    store.scan(family, b"", LAST, Direction::Forward, &mut visit)
 }

@@ -243,19 +243,24 @@ impl OpenStore for MemoryDisk {
         found.crash(disk.last_handle, disk.flushes_by_itself);
         found.open_handle = Some(disk.last_handle);
         let handle = disk.last_handle;
-        Ok(Arc::new(MemoryStore { disk: self.clone(), directory: directory.to_owned(), handle }))
+        let opened = OpenedStore { disk: self.clone(), directory: directory.to_owned(), handle };
+        Ok(Arc::new(MemoryStore(opened)))
     }
 }
 
 /// A store of a [`MemoryDisk`]. Dropping it closes it.
 #[derive(Debug)]
-pub struct MemoryStore {
+pub struct MemoryStore(OpenedStore);
+
+/// Which store it is, and which of its lives: it is closed once the directory has another.
+#[derive(Debug, Clone)]
+struct OpenedStore {
     disk: MemoryDisk,
     directory: PathBuf,
     handle: u64,
 }
 
-impl MemoryStore {
+impl OpenedStore {
     fn with<T>(
         &self,
         call: impl FnOnce(&mut Directory, &mut Faults<'_>) -> Result<T, StorageError>,
@@ -272,12 +277,26 @@ impl MemoryStore {
         call(directory, &mut faults)
     }
 
+    fn check_open(&self) -> Result<(), StorageError> {
+        self.with(|_, _| Ok(()))
+    }
+}
+
+impl MemoryStore {
+    fn with<T>(
+        &self,
+        call: impl FnOnce(&mut Directory, &mut Faults<'_>) -> Result<T, StorageError>,
+    ) -> Result<T, StorageError> {
+        self.0.with(call)
+    }
+
     fn state(&self) -> Result<MemorySnapshot, StorageError> {
-        self.with(|directory, _| Ok(MemorySnapshot(directory.live.clone())))
+        let families = self.with(|directory, _| Ok(directory.live.clone()))?;
+        Ok(MemorySnapshot { store: self.0.clone(), families })
     }
 
     fn end(&self) -> Result<(), StorageError> {
-        let flushes_at_close = self.disk.state.lock().flushes_at_close;
+        let flushes_at_close = self.0.disk.state.lock().flushes_at_close;
         self.with(|directory, _| {
             if flushes_at_close {
                 directory.persist(directory.unflushed.len());
@@ -406,11 +425,15 @@ impl Store for MemoryStore {
 }
 
 #[derive(Debug)]
-struct MemorySnapshot(Families);
+struct MemorySnapshot {
+    store: OpenedStore,
+    families: Families,
+}
 
 impl Read for MemorySnapshot {
     fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
-        Ok(self.0.of(family).get(key).cloned())
+        self.store.check_open()?;
+        Ok(self.families.of(family).get(key).cloned())
     }
 
     fn scan(
@@ -421,10 +444,11 @@ impl Read for MemorySnapshot {
         direction: Direction,
         visit: &mut Visit<'_>,
     ) -> Result<(), StorageError> {
+        self.store.check_open()?;
         if begin >= end {
             return Ok(());
         }
-        let range = self.0.of(family).range::<[u8], _>(between(begin, end));
+        let range = self.families.of(family).range::<[u8], _>(between(begin, end));
         let mut visit = |(key, value): (&Vec<u8>, &Vec<u8>)| visit(key, value);
         let _: ControlFlow<()> = match direction {
             Direction::Forward => range.into_iter().try_for_each(&mut visit),
