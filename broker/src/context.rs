@@ -11,6 +11,7 @@ use tidelog::{Engine, Topic};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinError;
 
+use crate::audit::Audit;
 use crate::fault::Fault;
 use crate::groups::{Coordinator, Settings};
 use crate::metrics::Metrics;
@@ -76,6 +77,10 @@ pub struct Limits {
     pub login: Duration,
     /// How long requests under way may take once the broker is told to stop.
     pub drain: Duration,
+    /// Connections to the listener of figures at a time.
+    pub metrics_connections: usize,
+    /// How long each of them may take.
+    pub metrics_timeout: Duration,
     /// What holds for consumer groups.
     pub groups: Settings,
 }
@@ -101,6 +106,8 @@ impl Default for Limits {
             stall: Duration::from_secs(30),
             login: Duration::from_secs(30),
             drain: Duration::from_secs(10),
+            metrics_connections: 16,
+            metrics_timeout: Duration::from_secs(10),
             groups: Settings::default(),
         }
     }
@@ -131,6 +138,8 @@ pub struct Context {
     pub offset_reads: Semaphore,
     /// Turns to look for one record by time: its batch is decompressed, too.
     pub lookups: Semaphore,
+    /// Where logins, refusals and changes are noted.
+    pub audit: Audit,
     /// Figures for `/metrics`.
     pub metrics: Metrics,
     /// For figures only.
@@ -153,6 +162,7 @@ impl Context {
     /// The code for a missing grant goes before that for a missing topic.
     pub fn topic(&self, access: &Access, action: Action, name: &str) -> Result<Topic, Fault> {
         if !access.allows(action, name) {
+            access.note_refusal(action, name);
             return Err(Fault::not_allowed());
         }
         self.engine.topic(name).ok_or_else(Fault::unknown)
@@ -170,6 +180,7 @@ impl Context {
     ) -> Result<Topic, Fault> {
         let topic = self.engine.topic_by_id(id).ok_or_else(Fault::unknown_id)?;
         if !access.allows(action, topic.name().as_str()) {
+            access.note_refusal(action, topic.name().as_str());
             return Err(Fault::not_allowed());
         }
         Ok(topic)

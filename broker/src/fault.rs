@@ -73,6 +73,11 @@ impl Fault {
     }
 }
 
+/// Kafka's code of an outcome: 0 is success.
+pub fn code_of<T>(outcome: &Result<T, Fault>) -> i16 {
+    outcome.as_ref().map_or_else(|fault| fault.code, |_| 0)
+}
+
 /// An error and its causes in one sentence.
 pub fn sentence(error: &dyn Error) -> String {
     let mut sentence = error.to_string();

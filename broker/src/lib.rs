@@ -4,22 +4,23 @@
 //!
 //! Imports fall down this list, and no two files import each other:
 //!
-//! 1. `main` and `args`, the process and its command line
+//! 1. `main`, the process, and [`options`], where its settings come from
 //! 2. [`server`], listeners and connections
 //! 3. [`api`], one file an API; in it [`api::SERVED`] is made of them all
 //! 4. [`context`], what every handler borrows
 //! 5. [`groups`], consumer groups: no connection, no engine but for offsets
 //! 6. [`security`], [`profile`] and [`metrics`], which know nothing of each other
-//! 7. [`fault`], what a client is told of a refusal
+//! 7. [`fault`], what a client is told of a refusal, and [`audit`], what is noted of it
 //! 8. [`wire`], frames, heads, shapes of bodies, the budget of memory
 #![forbid(unsafe_code)]
 
 pub mod api;
-pub mod args;
+pub mod audit;
 pub mod context;
 pub mod fault;
 pub mod groups;
 pub mod metrics;
+pub mod options;
 pub mod profile;
 pub mod security;
 pub mod server;

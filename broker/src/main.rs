@@ -1,25 +1,27 @@
-//! The process `tidelog-broker`: reads its command line, opens the engine, serves until it is told
-//! to stop.
+//! The process `tidelog-broker`: reads its options, opens the engine, serves until it is to stop.
 
 use std::error::Error;
 use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Parser;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use clap::error::ErrorKind;
 use tidelog::clock::{Clock, SystemClock};
-use tidelog::{Engine, EngineConfig};
-use tidelog_broker::args::{Command, LogFormat, Other, Serve};
+use tidelog::{Engine, EngineConfig, Recovered};
+use tidelog_broker::audit::Audit;
 use tidelog_broker::context::Limits;
 use tidelog_broker::fault::sentence;
+use tidelog_broker::options::open_files::{self, Room};
+use tidelog_broker::options::{self, LogFormat, Problems, Serve, Source, Task};
 use tidelog_broker::profile::Rules;
+use tidelog_broker::security::tls::Certificate;
 use tidelog_broker::security::users::{MAX_PASSWORD_BYTES, hash_password};
-use tidelog_broker::security::{Grants, Security, Users, tls};
-use tidelog_broker::server::{Broker, Config};
-use tokio::signal::unix::{SignalKind, signal};
+use tidelog_broker::security::{Loaded, SecurityFiles};
+use tidelog_broker::server::{Broker, Config, End};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// How long the engine may take to close once requests have ended or were dropped.
 const CLOSING: Duration = Duration::from_secs(30);
@@ -27,16 +29,30 @@ const CLOSING: Duration = Duration::from_secs(30);
 type Failure = Box<dyn Error + Send + Sync>;
 
 fn main() -> ExitCode {
-    let command = Command::parse();
-    let outcome = match command.other {
-        Some(Other::HashPassword) => print_hash(),
-        None => run(&command.serve),
+    let mut command = options::command();
+    let matches = command.get_matches_mut();
+    let outcome = match options::read(&matches) {
+        Ok(task) => perform(task),
+        Err(problems) => Err(problems.into()),
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            complain(&*failure);
-            ExitCode::FAILURE
+    let Err(failure) = outcome else { return ExitCode::SUCCESS };
+    if let Some(problems) = failure.downcast_ref::<Problems>() {
+        command.error(ErrorKind::ValueValidation, problems).exit();
+    }
+    complain(&*failure);
+    ExitCode::FAILURE
+}
+
+fn perform(task: Task) -> Result<(), Failure> {
+    match task {
+        Task::HashPassword => print_hash(),
+        Task::Print(values) => {
+            options::settle(&values)?;
+            Ok(std::io::stdout().write_all(options::print(&values).as_bytes())?)
+        }
+        Task::Serve(values) => {
+            let (serve, engine) = options::settle(&values)?;
+            run(&serve, engine, values.source("max-connections") == Source::Default)
         }
     }
 }
@@ -57,71 +73,171 @@ fn print_hash() -> Result<(), Failure> {
     Ok(())
 }
 
-fn run(serve: &Serve) -> Result<(), Failure> {
+fn run(serve: &Serve, engine: EngineConfig, are_default: bool) -> Result<(), Failure> {
     log_to_stderr(serve);
-    raise_open_files();
-    let config = config(serve)?;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        data_dir = %serve.data_dir.display(),
+        pid = std::process::id(),
+        "starting"
+    );
+    for name in options::unknown_variables(variables()) {
+        tracing::warn!(%name, "a variable of the environment looks like an option and is none");
+    }
+    let room = Room::new(open_files::raise(), serve.metrics_max_connections);
+    let limits = serve.limits(room.settle(serve.max_connections, are_default)?);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let engine = open(serve, &clock)?;
+    let files = security_files(serve);
+    let loaded = files.load()?;
+    warn_of(&loaded);
+    let audit = match &serve.audit_log {
+        Some(path) => Audit::open(path, Arc::clone(&clock)).map_err(|error| at(path, &error))?,
+        None => Audit::default(),
+    };
+    let certificate = loaded.certificate.clone();
+    let config = config(serve, limits, loaded, audit.clone())?;
+    for folder in [Some(&serve.data_dir), serve.log_dir.as_ref()].into_iter().flatten() {
+        make_private(folder).map_err(|error| at(folder, &error))?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let served =
-        runtime.block_on(until_told_to_stop(config, engine, clock, serve.stay_when_halted));
+    // Before the engine is opened, which may take long: it must not end the process meanwhile.
+    let hangup = {
+        let _entered = runtime.enter();
+        signal(SignalKind::hangup())?
+    };
+    let engine = open(serve, engine, &clock)?;
+    let reload = Reload { files, certificate, audit: audit.clone(), hangup };
+    let stay = serve.stay_when_halted;
+    let served = runtime.block_on(until_stopped(config, engine, clock, reload, stay));
+    audit.flush();
     // What is still computed for clients that are gone is not waited for.
     runtime.shutdown_background();
     served
 }
 
-/// Connections and files of the store each need an open file, and the soft limit is often 1,024
-/// for the sake of programs that this is none of.
-fn raise_open_files() {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-    match raised {
-        Ok(()) => tracing::debug!(open_files = ?limit.maximum, "may open so many files"),
-        Err(error) => tracing::warn!(%error, "the limit of open files stays as it is"),
+fn variables() -> impl Iterator<Item = String> {
+    std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())
+}
+
+/// Makes a folder for its owner alone, where it is not there.
+fn make_private(folder: &Path) -> std::io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let mode = std::fs::metadata(folder)?.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let (folder, mode) = (folder.display(), format!("{mode:o}"));
+        tracing::warn!(%folder, mode, "others than its owner may enter the folder of the data");
+    }
+    Ok(())
+}
+
+fn open(serve: &Serve, limits: EngineConfig, clock: &Arc<dyn Clock>) -> Result<Engine, Failure> {
+    let mut builder = Engine::builder(&serve.data_dir).config(limits).clock(Arc::clone(clock));
+    if let Some(folder) = &serve.log_dir {
+        builder = builder.log_dir(folder);
+    }
+    Ok(builder.open()?)
+}
+
+/// What is read again when the operator asks for it.
+struct Reload {
+    files: SecurityFiles,
+    certificate: Option<Certificate>,
+    audit: Audit,
+    hangup: Signal,
+}
+
+impl Reload {
+    fn run(&self, broker: &Broker) {
+        let security = &broker.context().security;
+        match self.files.reload(security, self.certificate.as_ref()) {
+            Ok(()) => tracing::info!(
+                users = security.users.as_ref().map(|users| users.count()),
+                grants = security.grants.as_ref().map(|grants| grants.count()),
+                tls = self.certificate.is_some(),
+                "the files of users, grants and certificates were read again, and hold from now on"
+            ),
+            Err(error) => tracing::error!(
+                path = %error.path.display(),
+                error = sentence(&error),
+                "users, grants and certificates stay as they were"
+            ),
+        }
+        if let Err(error) = self.audit.reopen() {
+            tracing::error!(%error, "the audit log cannot be opened again, and stays as it was");
+        }
     }
 }
 
-/// A request is one append transaction, so the engine takes as large ones as the broker.
-fn open(serve: &Serve, clock: &Arc<dyn Clock>) -> Result<Engine, Failure> {
-    let request_bytes = serve.max_request_bytes as u64;
-    let limits = EngineConfig::default();
-    let queue_bytes = limits.commit_queue_bytes.max(request_bytes);
-    let limits = limits.max_transaction_bytes(request_bytes).commit_queue_bytes(queue_bytes);
-    Ok(Engine::builder(&serve.data_dir).config(limits).clock(Arc::clone(clock)).open()?)
-}
-
-async fn until_told_to_stop(
+async fn until_stopped(
     config: Config,
     engine: Engine,
     clock: Arc<dyn Clock>,
+    mut reload: Reload,
     stay_when_halted: bool,
 ) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let (rules, drain) = (config.rules, config.limits.drain);
+    let (rules, limits) = (config.rules, config.limits);
+    let recovered = engine.recovered();
     let broker = Broker::start(config, engine, clock).await?;
+    announce(&broker, &recovered, rules, &limits, &reload);
+    let end = loop {
+        tokio::select! {
+            _ = terminate.recv() => break None,
+            _ = interrupt.recv() => break None,
+            _ = reload.hangup.recv() => tokio::task::block_in_place(|| reload.run(&broker)),
+            end = broker.end(), if !stay_when_halted => break Some(end),
+            () = lost(&broker), if stay_when_halted => break Some(End::FolderLost),
+        }
+    };
+    tracing::info!("stopping");
+    end_in_time(limits.drain);
+    let stopped = broker.stop().await;
+    match end {
+        Some(End::Halted) => return Err("the engine has halted".into()),
+        Some(End::FolderLost) => return Err("the data folder is lost".into()),
+        None => stopped?,
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Waits until the folder of the data is lost, which nobody can go on with.
+async fn lost(broker: &Broker) {
+    if broker.end().await != End::FolderLost {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// The first line for whoever reads the log: what is served, to whom, and within what.
+fn announce(
+    broker: &Broker,
+    recovered: &Recovered,
+    rules: Rules,
+    limits: &Limits,
+    reload: &Reload,
+) {
+    let security = &broker.context().security;
     tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
         listen = %broker.address(),
         metrics = ?broker.metrics_address(),
         profile = %rules.profile,
         independent_partitions = rules.independent_partitions,
+        is_new = recovered.is_new,
+        closed_cleanly = recovered.closed_cleanly,
+        replayed_commits = recovered.replayed_commits,
+        torn_bytes = recovered.torn_bytes,
+        topics = broker.context().engine.topics().len(),
+        users = security.users.as_ref().map(|users| users.count()),
+        grants = security.grants.as_ref().map(|grants| grants.count()),
+        tls = reload.certificate.is_some(),
+        max_connections = limits.max_connections,
+        max_connections_per_address = limits.max_connections_per_address,
+        max_request_bytes = limits.max_request_bytes,
+        max_memory_bytes = limits.max_memory_bytes,
         "serving"
     );
-    let halted = tokio::select! {
-        _ = terminate.recv() => false,
-        _ = interrupt.recv() => false,
-        () = broker.halted(), if !stay_when_halted => true,
-    };
-    tracing::info!("stopping");
-    end_in_time(drain);
-    let stopped = broker.stop().await;
-    if halted {
-        return Err("the engine has halted".into());
-    }
-    stopped?;
-    tracing::info!("stopped");
-    Ok(())
 }
 
 /// Ends the process where it has not ended by itself in time, whatever is still under way.
@@ -135,46 +251,38 @@ fn end_in_time(drain: Duration) {
     });
 }
 
-fn config(serve: &Serve) -> Result<Config, Failure> {
-    let users = match &serve.users {
-        Some(path) => Some(Users::parse(&read(path)?).map_err(|error| at(path, &error))?),
-        None => None,
-    };
-    let grants = match &serve.grants {
-        Some(path) => {
-            Some(Arc::new(Grants::parse(&read(path)?).map_err(|error| at(path, &error))?))
-        }
-        None => None,
-    };
-    let tls = match (&serve.tls_cert, &serve.tls_key) {
-        (Some(certificate), Some(key)) => {
-            Some(tls::acceptor(read(certificate)?.as_bytes(), read(key)?.as_bytes())?)
-        }
-        _ => None,
-    };
+fn security_files(serve: &Serve) -> SecurityFiles {
+    SecurityFiles {
+        users: serve.users.clone(),
+        grants: serve.grants.clone(),
+        tls: serve.tls_cert.clone().zip(serve.tls_key.clone()),
+    }
+}
+
+fn warn_of(loaded: &Loaded) {
+    for user in loaded.users_without_login() {
+        tracing::warn!(%user, "grants name a user that cannot log in");
+    }
+    if loaded.grants.as_ref().is_some_and(|grants| grants.count() == 0) {
+        tracing::warn!("the file of grants has no line, so nobody may do anything");
+    }
+}
+
+fn config(serve: &Serve, limits: Limits, loaded: Loaded, audit: Audit) -> Result<Config, Failure> {
+    let tls = loaded.certificate.as_ref().map(Certificate::acceptor).transpose()?;
+    let log_dir = serve.log_dir.clone().unwrap_or_else(|| serve.data_dir.join("log"));
     Ok(Config {
         listen: serve.listen,
         advertise: serve.advertise.clone(),
         metrics_listen: serve.metrics_listen,
         rules: Rules::new(serve.profile, serve.independent_partitions, serve.acks1),
-        security: Security { users, grants, ..Security::default() },
+        security: loaded.into_security(),
         tls,
         insecure: serve.insecure,
-        limits: Limits {
-            max_request_bytes: serve.max_request_bytes,
-            max_memory_bytes: serve.max_memory_bytes,
-            max_connections: serve.max_connections,
-            max_connections_per_address: serve
-                .max_connections_per_address
-                .unwrap_or(serve.max_connections.div_ceil(2)),
-            groups: serve.groups.settings(),
-            ..Limits::default()
-        },
+        limits,
+        audit,
+        landmarks: vec![serve.data_dir.join("LOCK"), log_dir],
     })
-}
-
-fn read(path: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(path).map_err(|error| at(path, &error))
 }
 
 fn at(path: &Path, error: &dyn Error) -> Failure {

@@ -26,6 +26,7 @@ const ENGINE: Table = &[
 /// The broker. The page of its crate tells the same order.
 const BROKER: Table = &[
     ("wire", 0),
+    ("audit", 1),
     ("fault", 1),
     ("security", 2),
     ("profile", 2),
@@ -34,7 +35,7 @@ const BROKER: Table = &[
     ("context", 4),
     ("api", 5),
     ("server", 6),
-    ("args", 7),
+    ("options", 7),
 ];
 
 /// Where the tables hold.

@@ -13,7 +13,7 @@ use tidelog::{AlterTopicError, Topic, TopicSettings};
 use super::configs;
 use super::request::{Api, Asked, Closing, Reply, reply, text};
 use crate::context::{Context, Session, off_the_loop};
-use crate::fault::Fault;
+use crate::fault::{Fault, code_of};
 use crate::security::Action;
 use crate::wire::fields::{BOOL, CONFIG_ENTRY, I8, TEXT, field, list, plain};
 use crate::wire::shape::{Body, Struct};
@@ -55,6 +55,10 @@ fn alter(
         |resource| one(context, session, resource, request.validate_only),
     );
     let answers = answers.map(|(resource, outcome)| {
+        if !request.validate_only {
+            let name = &resource.resource_name;
+            session.access.note_change("AlterConfigs", name, code_of(&outcome));
+        }
         let answer = AlterConfigsResourceResponse::default()
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone());

@@ -18,7 +18,7 @@ use super::create_topics;
 use super::create_topics::MAX_NEW_PARTITIONS;
 use super::request::{Api, Asked, Closing, Reply, reply, text};
 use crate::context::{Context, NODE_ID, Session, off_the_loop};
-use crate::fault::Fault;
+use crate::fault::{Fault, code_of};
 use crate::security::Action;
 use crate::wire::fields::{ALWAYS, BOOL, I32, TEXT, field, list, plain, values};
 use crate::wire::shape::{Body, Shape, Struct};
@@ -70,6 +70,9 @@ fn create(
             Some(1) => one(context, session, topic, request.validate_only, &mut left),
             Some(_) => Err(Fault::invalid_request("the topic is there twice")),
         };
+        if !request.validate_only {
+            session.access.note_change("CreatePartitions", &topic.name, code_of(&outcome));
+        }
         let result = CreatePartitionsTopicResult::default().with_name(topic.name.clone());
         results.push(match outcome {
             Ok(()) => result,

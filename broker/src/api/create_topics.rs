@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::configs;
 use super::request::{Api, Asked, Closing, Reply, reply, text};
 use crate::context::{Context, NODE_ID, Session, off_the_loop};
-use crate::fault::Fault;
+use crate::fault::{Fault, code_of};
 use crate::security::Action;
 use crate::wire::fields::{BOOL, CONFIG_ENTRY, I16, I32, TEXT, field, list, plain, values};
 use crate::wire::shape::{Body, Struct};
@@ -95,6 +95,9 @@ fn create(
             Some(1) => one(context, session, topic, request.validate_only, &mut left),
             Some(_) => Err(Fault::invalid_request("the topic is there twice")),
         };
+        if !request.validate_only {
+            session.access.note_change("CreateTopic", &topic.name, code_of(&outcome));
+        }
         topics.push(result(version, topic, outcome));
     }
     CreateTopicsResponse::default().with_topics(topics)
@@ -143,6 +146,7 @@ fn one(
 ) -> Result<Made, Fault> {
     let name = asked.name.as_str();
     if !session.access.allows(Action::Create, name) {
+        session.access.note_refusal(Action::Create, name);
         return Err(Fault::not_allowed());
     }
     if INTERNAL_TOPICS.contains(&name) {

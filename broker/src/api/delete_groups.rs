@@ -45,6 +45,7 @@ async fn answer(
             let deleted = some.into_iter().map(|name| {
                 let may = granted(&session, Action::GroupDelete, &name);
                 let deleted = may.and_then(|()| context.groups.delete(&name));
+                session.access.note_change("DeleteGroup", &name, code(deleted));
                 DeletableGroupResult::default().with_group_id(name).with_error_code(code(deleted))
             });
             deleted.collect()

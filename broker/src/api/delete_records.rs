@@ -15,7 +15,7 @@ use tidelog::{DeleteRecordsError, Offset, OffsetTarget};
 
 use super::request::{Api, Asked, Closing, Reply, reply};
 use crate::context::{Context, Session, off_the_loop};
-use crate::fault::Fault;
+use crate::fault::{Fault, code_of};
 use crate::security::Action;
 use crate::wire::fields::{I32, I64, TEXT, field, list, plain};
 use crate::wire::shape::{Body, Struct};
@@ -67,7 +67,10 @@ fn delete(
             let index = partition.partition_index;
             let Some(offset) = last.remove(&(topic.name.as_str(), index)) else { continue };
             let answer = DeleteRecordsPartitionResult::default().with_partition_index(index);
-            partitions.push(match one(context, session, &topic.name, index, offset) {
+            let outcome = one(context, session, &topic.name, index, offset);
+            let resource = format!("{}-{index}", &*topic.name);
+            session.access.note_change("DeleteRecords", &resource, code_of(&outcome));
+            partitions.push(match outcome {
                 Ok(log_start) => answer.with_low_watermark(log_start),
                 Err(fault) => answer.with_low_watermark(-1).with_error_code(fault.code),
             });

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::request::{Api, Asked, Closing, Reply, reply, text};
 use crate::context::{Context, Session, off_the_loop};
-use crate::fault::Fault;
+use crate::fault::{Fault, code_of};
 use crate::security::Action;
 use crate::wire::fields::{
     I32, TEXT, TEXT_OR_NULL, UUID, field, list, plain, since, until, values,
@@ -84,6 +84,9 @@ fn delete(
         let id = id_of(context, &topic);
         let times = id.and_then(|id| named.get(&id)).map_or(times, |&named| times.max(named));
         let outcome = one(context, session, &topic, times);
+        let name = outcome.as_ref().ok().map(|topic| topic.name().as_str());
+        let name = name.or(topic.name.as_ref().map(|name| name.as_str())).unwrap_or_default();
+        session.access.note_change("DeleteTopic", name, code_of(&outcome));
         responses.push(result(context, session, version, topic, outcome));
     }
     DeleteTopicsResponse::default().with_responses(responses)

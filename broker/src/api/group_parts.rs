@@ -28,6 +28,7 @@ pub(super) fn granted(session: &Session, action: Action, group: &str) -> Result<
     if session.access.allows(action, group) {
         Ok(())
     } else {
+        session.access.note_refusal(action, group);
         Err(ResponseError::GroupAuthorizationFailed)
     }
 }

@@ -15,7 +15,7 @@ use super::alter_configs;
 use super::configs;
 use super::request::{Api, Asked, Closing, Reply, reply, text};
 use crate::context::{Context, Session, off_the_loop};
-use crate::fault::Fault;
+use crate::fault::{Fault, code_of};
 use crate::wire::fields::{BOOL, I8, TEXT, TEXT_OR_NULL, field, list, plain};
 use crate::wire::shape::{Body, Struct};
 
@@ -61,6 +61,10 @@ fn alter(
         |resource| one(context, session, resource, request.validate_only),
     );
     let answers = answers.map(|(resource, outcome)| {
+        if !request.validate_only {
+            let name = &resource.resource_name;
+            session.access.note_change("AlterConfigs", name, code_of(&outcome));
+        }
         let answer = AlterConfigsResourceResponse::default()
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone());

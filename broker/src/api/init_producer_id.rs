@@ -13,6 +13,7 @@ use super::request::{Api, Asked, Closing, Reply, reply};
 use super::transactions::{Knows, allowed, fault, identity};
 use crate::context::{Context, Session, off_the_loop};
 use crate::fault::Fault;
+use crate::security::Action;
 use crate::wire::fields::{I16, I32, I64, TEXT_OR_NULL, field, plain, since};
 use crate::wire::shape::Body;
 
@@ -71,6 +72,7 @@ fn init(
     let refused = |error| fault(&error, knows);
     let Some(id) = &request.transactional_id else {
         if !session.access.writes_any() {
+            session.access.note_refusal(Action::KafkaWrite, "*");
             let message = "a user that may write no topic gets no producer id";
             return Err(Fault::new(ResponseError::ClusterAuthorizationFailed, message));
         }

@@ -14,7 +14,7 @@ use super::group_parts::{granted, named};
 use super::offset_fetch::unavailable;
 use super::request::{Api, Asked, Closing, Reply, reply};
 use crate::context::{Context, Session, off_the_loop};
-use crate::fault::Fault;
+use crate::fault::{Fault, code_of};
 use crate::security::Action;
 use crate::wire::fields::{I32, LAST, TEXT, field, list, plain};
 use crate::wire::shape::{Body, Struct};
@@ -43,13 +43,16 @@ async fn answer(
     request: OffsetDeleteRequest,
 ) -> OffsetDeleteResponse {
     let locks = context.groups.lock_offsets(std::iter::once(request.group_id.as_str())).await;
-    let session = session.clone();
+    let (session, access) = (session.clone(), session.access.clone());
+    let group = request.group_id.clone();
     let work = move |context: &Context| {
         let _locks = locks;
         delete(context, &session, &request)
     };
     let response = OffsetDeleteResponse::default();
-    match off_the_loop(context, work).await {
+    let deleted = off_the_loop(context, work).await;
+    access.note_change("OffsetDelete", &group, code_of(&deleted));
+    match deleted {
         Ok(topics) => response.with_topics(topics),
         Err(fault) => response.with_error_code(fault.code),
     }

@@ -320,6 +320,8 @@ impl Checks<'_> {
         if self.parts.transactional_id.as_ref().is_some_and(allowed) {
             return Ok(());
         }
+        let id = self.parts.transactional_id.as_deref().unwrap_or_default();
+        access.note_refusal(Action::TransactionalIdWrite, id);
         let message = "a batch of a producer transaction wants a transactional id that is granted";
         Err(Fault::new(ResponseError::TransactionalIdAuthorizationFailed, message))
     }

@@ -7,6 +7,7 @@ use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::{ApiKey, SaslAuthenticateRequest, SaslAuthenticateResponse};
 
 use super::request::{Answer, Api, Asked, Closing, Peer, Reply, encode, text};
+use crate::audit::Event;
 use crate::context::Context;
 use crate::security::Access;
 use crate::security::sasl::{SaslState, plain_token};
@@ -75,15 +76,27 @@ async fn log_in(context: &Context, peer: &mut Peer, token: &[u8]) -> Result<(), 
     let access = access_of(context, peer, token).await;
     match access {
         Ok(access) => {
-            peer.session.access = access;
+            peer.session.access = access.noted(&context.audit, peer.address);
+            note_login(context, peer, peer.session.access.user(), 0);
             peer.sasl = SaslState::Done;
             Ok(())
         }
         Err(message) => {
             context.metrics.failed_logins.up();
+            let name = plain_token(token).map(|token| token.user);
+            let known = name.filter(|name| {
+                context.security.users.as_ref().is_some_and(|users| users.knows(name))
+            });
+            note_login(context, peer, known, ResponseError::SaslAuthenticationFailed.code());
             Err(message)
         }
     }
+}
+
+fn note_login(context: &Context, peer: &Peer, user: Option<&str>, code: i16) {
+    let address = peer.address.to_canonical();
+    let (kind, action, resource) = ("login", "SaslAuthenticate", None);
+    context.audit.note(&Event { kind, user, address, action, resource, code });
 }
 
 async fn access_of(context: &Context, peer: &Peer, token: &[u8]) -> Result<Access, &'static str> {

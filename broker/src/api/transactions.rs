@@ -9,6 +9,7 @@ use tidelog::types::ProducerIdentity;
 
 use crate::context::Session;
 use crate::fault::{Fault, sentence};
+use crate::security::Action;
 
 /// Which of two codes a version of an API knows.
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +37,7 @@ pub(super) fn allowed(session: &Session, id: &str) -> Result<(), Fault> {
     if session.access.allows_transactional_id(id) {
         return Ok(());
     }
+    session.access.note_refusal(Action::TransactionalIdWrite, id);
     let message = "the user has no grant for this transactional id";
     Err(Fault::new(ResponseError::TransactionalIdAuthorizationFailed, message))
 }

@@ -37,6 +37,10 @@ pub struct Metrics {
     pub waiting_fetches: Counter,
     /// Produce requests that were refused, wholly or in part.
     pub refused_produces: Counter,
+    /// 1 while the disk has less free than its reserve.
+    pub disk_below_reserve: Counter,
+    /// 1 while the engine refuses appends.
+    pub appends_refused: Counter,
     apis: Box<[Api; KEYS]>,
 }
 
@@ -67,6 +71,11 @@ impl Counter {
         self.0.fetch_add(more, Ordering::Relaxed);
     }
 
+    /// Makes it this number.
+    pub fn set(&self, number: u64) {
+        self.0.store(number, Ordering::Relaxed);
+    }
+
     /// The number now.
     #[must_use]
     pub fn get(&self) -> u64 {
@@ -87,6 +96,8 @@ impl Default for Metrics {
             refused_logins: Counter::default(),
             waiting_fetches: Counter::default(),
             refused_produces: Counter::default(),
+            disk_below_reserve: Counter::default(),
+            appends_refused: Counter::default(),
             apis: Box::new(std::array::from_fn(|_| Api::default())),
         }
     }
@@ -136,6 +147,18 @@ impl Metrics {
                 "Produce requests refused, wholly or in part.",
                 &self.refused_produces,
             ),
+            (
+                "disk_below_reserve",
+                "gauge",
+                "Whether the disk has less free than its reserve.",
+                &self.disk_below_reserve,
+            ),
+            (
+                "appends_refused",
+                "gauge",
+                "Whether the engine refuses appends.",
+                &self.appends_refused,
+            ),
         ];
         for (name, kind, help, counter) in plain {
             family(&mut out, name, kind, help);
@@ -170,6 +193,15 @@ impl Metrics {
 #[expect(clippy::cast_precision_loss, reason = "a figure for a chart")]
 fn seconds(us: u64) -> f64 {
     us as f64 / 1e6
+}
+
+/// How many lines of the audit log were dropped.
+#[must_use]
+pub fn audit_text(dropped: u64) -> String {
+    let (mut out, name) = (String::new(), "audit_lines_dropped_total");
+    family(&mut out, name, "counter", "Lines of the audit log that were dropped.");
+    line(&mut out, name, "", dropped);
+    out
 }
 
 /// Writes the two lines above the samples of a name.

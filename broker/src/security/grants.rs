@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use parking_lot::RwLock;
+
 /// What can be granted of topics, transactional ids and groups; what the name is of, the word says.
 /// Each of a topic includes describing it, each of a group as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -36,7 +38,7 @@ const ALL: u16 = 1023;
 /// The lines of a grants file.
 #[derive(Debug, Default)]
 pub struct Grants {
-    users: HashMap<String, UserGrants>,
+    users: RwLock<HashMap<String, UserGrants>>,
 }
 
 #[derive(Debug, Default)]
@@ -75,6 +77,37 @@ pub enum GrantsError {
 }
 
 impl Action {
+    /// Kafka's codes for missing grants: of a topic, a group and a transactional id.
+    pub const REFUSALS: [i16; 3] = [29, 30, 53];
+
+    /// The word of a file of grants.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Describe => "Describe",
+            Self::KafkaRead => "KafkaRead",
+            Self::KafkaWrite => "KafkaWrite",
+            Self::Create => "Create",
+            Self::Delete => "Delete",
+            Self::AlterConfigs => "AlterConfigs",
+            Self::TransactionalIdWrite => "TransactionalIdWrite",
+            Self::GroupRead => "GroupRead",
+            Self::GroupDelete => "GroupDelete",
+            Self::GroupDescribe => "GroupDescribe",
+        }
+    }
+
+    /// Kafka's code for a missing grant.
+    #[must_use]
+    pub fn refusal(self) -> i16 {
+        let [topic, group, transactional_id] = Self::REFUSALS;
+        match self {
+            Self::TransactionalIdWrite => transactional_id,
+            Self::GroupRead | Self::GroupDelete | Self::GroupDescribe => group,
+            _ => topic,
+        }
+    }
+
     /// The bits of this action and of another that it includes.
     const fn with(self, included: Self) -> u16 {
         self as u16 | included as u16
@@ -88,6 +121,8 @@ impl Grants {
     /// [`GrantsError`] names the first line that is wrong.
     pub fn parse(text: &str) -> Result<Self, GrantsError> {
         let mut grants = Self::default();
+        // Some editors begin a file with a mark of its encoding.
+        let text = text.trim_start_matches('\u{feff}');
         for (index, line) in text.lines().enumerate() {
             let words: Vec<&str> = line.split_whitespace().collect();
             let line = index + 1;
@@ -116,7 +151,7 @@ impl Grants {
             "All" => ALL,
             _ => return Err(GrantsError::Action { line, action: word.to_owned() }),
         };
-        let user = self.users.entry(user.to_owned()).or_default();
+        let user = self.users.get_mut().entry(user.to_owned()).or_default();
         match topic.strip_suffix('*') {
             Some(prefix) if !prefix.contains('*') => {
                 user.prefixes.push((prefix.to_owned(), bits));
@@ -132,7 +167,8 @@ impl Grants {
     /// Whether a line allows this user to do this with what has this name.
     #[must_use]
     pub fn allow(&self, user: &str, action: Action, topic: &str) -> bool {
-        let Some(grants) = self.users.get(user) else { return false };
+        let users = self.users.read();
+        let Some(grants) = users.get(user) else { return false };
         let by_name = grants.names.get(topic).copied().unwrap_or(0);
         let by_prefix = grants
             .prefixes
@@ -144,10 +180,27 @@ impl Grants {
 }
 
 impl Grants {
+    /// Takes the lines of another file in place of these, for connections that are there, too.
+    pub fn replace(&self, with: Self) {
+        *self.users.write() = with.users.into_inner();
+    }
+
+    /// How many there are: each name or prefix of a user counts once.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.users.read().values().map(|user| user.names.len() + user.prefixes.len()).sum()
+    }
+
+    /// The users that the lines name.
+    #[must_use]
+    pub fn users(&self) -> Vec<String> {
+        self.users.read().keys().cloned().collect()
+    }
+
     /// Whether a line allows this user to do this with anything at all.
     #[must_use]
     pub fn allow_any(&self, user: &str, action: Action) -> bool {
-        self.users.get(user).is_some_and(|grants| {
+        self.users.read().get(user).is_some_and(|grants| {
             let by_prefix = grants.prefixes.iter().map(|(_, bits)| bits);
             grants.names.values().chain(by_prefix).any(|bits| bits & action as u16 != 0)
         })
@@ -178,7 +231,19 @@ impl std::error::Error for GrantsError {}
 
 #[cfg(test)]
 mod tests {
+    use kafka_protocol::error::ResponseError;
+
     use super::*;
+
+    #[test]
+    fn the_codes_of_missing_grants_are_those_of_kafka() {
+        let codes = [
+            ResponseError::TopicAuthorizationFailed,
+            ResponseError::GroupAuthorizationFailed,
+            ResponseError::TransactionalIdAuthorizationFailed,
+        ];
+        assert_eq!(Action::REFUSALS, codes.map(|error| error.code()));
+    }
 
     const ACTIONS: [Action; 10] = [
         Action::Describe,

@@ -1,16 +1,21 @@
 //! Who may do what: users and their passwords, grants, the SASL exchange, TLS.
 
 pub mod attempts;
+pub mod files;
 pub mod grants;
 pub mod sasl;
 pub mod tls;
 pub mod users;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 pub use attempts::Attempts;
+pub use files::{FileError, Loaded, SecurityFiles};
 pub use grants::{Action, Grants};
 pub use users::Users;
+
+use crate::audit::{Audit, Event};
 
 /// What the listener asks of everybody who connects.
 #[derive(Debug, Default)]
@@ -28,6 +33,14 @@ pub struct Security {
 pub struct Access {
     user: Option<Arc<str>>,
     grants: Option<Arc<Grants>>,
+    trail: Option<Trail>,
+}
+
+/// Where what a connection does is noted.
+#[derive(Debug, Clone)]
+struct Trail {
+    audit: Audit,
+    address: IpAddr,
 }
 
 impl Access {
@@ -40,7 +53,33 @@ impl Access {
     /// What the grants of this user allow.
     #[must_use]
     pub fn of(user: &str, grants: Option<&Arc<Grants>>) -> Self {
-        Self { user: Some(Arc::from(user)), grants: grants.cloned() }
+        Self { user: Some(Arc::from(user)), grants: grants.cloned(), trail: None }
+    }
+
+    /// The same, where what it does is noted as done from this address.
+    #[must_use]
+    pub fn noted(mut self, audit: &Audit, address: IpAddr) -> Self {
+        self.trail = Some(Trail { audit: audit.clone(), address: address.to_canonical() });
+        self
+    }
+
+    /// Notes a change that the connection has made, or that failed with this code.
+    pub fn note_change(&self, action: &'static str, resource: &str, code: i16) {
+        // What no grant allows was noted as that.
+        if !Action::REFUSALS.contains(&code) {
+            self.note("change", action, resource, code);
+        }
+    }
+
+    /// Notes that the connection wanted to do what no grant allows.
+    pub fn note_refusal(&self, action: Action, resource: &str) {
+        self.note("refusal", action.word(), resource, action.refusal());
+    }
+
+    fn note(&self, kind: &'static str, action: &'static str, resource: &str, code: i16) {
+        let Some(trail) = &self.trail else { return };
+        let (user, address, resource) = (self.user(), trail.address, Some(resource));
+        trail.audit.note(&Event { kind, user, address, action, resource, code });
     }
 
     /// The user's name, where somebody has logged in.

@@ -5,7 +5,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use parking_lot::RwLock;
 use rustls::ServerConfig;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
@@ -22,11 +25,60 @@ pub enum TlsError {
     Pair(rustls::Error),
 }
 
+/// The certificate and key that connections are served with: those that are there keep theirs, and
+/// the next have the one that was taken last.
+#[derive(Debug, Clone)]
+pub struct Certificate(Arc<Current>);
+
+#[derive(Debug)]
+struct Current(RwLock<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for Current {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0.read()))
+    }
+}
+
+impl Certificate {
+    /// Reads a certificate chain and its key.
+    ///
+    /// # Errors
+    /// [`TlsError`] says which of the two is wrong.
+    pub fn new(certificate_pem: &[u8], key_pem: &[u8]) -> Result<Self, TlsError> {
+        let pair = pair(certificate_pem, key_pem)?;
+        Ok(Self(Arc::new(Current(RwLock::new(pair)))))
+    }
+
+    /// Takes another pair for the connections to come.
+    pub fn replace(&self, with: &Self) {
+        let new = Arc::clone(&with.0.0.read());
+        *self.0.0.write() = new;
+    }
+
+    /// What accepts TLS connections with whatever is current then.
+    ///
+    /// # Errors
+    /// [`TlsError::Pair`], where the cryptography has no version of TLS in common with rustls.
+    pub fn acceptor(&self) -> Result<TlsAcceptor, TlsError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(TlsError::Pair)?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::clone(&self.0) as Arc<dyn ResolvesServerCert>);
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+}
+
 /// What accepts TLS connections with this certificate chain and key.
 ///
 /// # Errors
 /// [`TlsError`] says which of the two is wrong.
 pub fn acceptor(certificate_pem: &[u8], key_pem: &[u8]) -> Result<TlsAcceptor, TlsError> {
+    Certificate::new(certificate_pem, key_pem)?.acceptor()
+}
+
+fn pair(certificate_pem: &[u8], key_pem: &[u8]) -> Result<Arc<CertifiedKey>, TlsError> {
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificate_pem)
         .collect::<Result<_, _>>()
         .map_err(|_| TlsError::Certificate)?;
@@ -34,12 +86,16 @@ pub fn acceptor(certificate_pem: &[u8], key_pem: &[u8]) -> Result<TlsAcceptor, T
         return Err(TlsError::Certificate);
     }
     let key = PrivateKeyDer::from_pem_slice(key_pem).map_err(|_| TlsError::Key)?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
-        .map_err(TlsError::Pair)?;
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    let provider = rustls::crypto::ring::default_provider();
+    let pair = CertifiedKey::from_der(chain, key, &provider).map_err(TlsError::Pair)?;
+    Ok(Arc::new(pair))
+}
+
+impl TlsError {
+    /// Whether it is the file of the key that is wrong.
+    pub(super) fn is_of_key(&self) -> bool {
+        matches!(self, Self::Key)
+    }
 }
 
 impl fmt::Display for TlsError {

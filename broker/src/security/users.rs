@@ -13,19 +13,23 @@ use std::sync::Arc;
 use argon2::password_hash::Output;
 use argon2::password_hash::{PasswordHash, PasswordHasher, SaltString};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::Semaphore;
 
 /// Logins whose hash is computed at the same time: each holds 19 MiB.
 const LOGINS_AT_A_TIME: usize = 2;
-/// The longest password that is looked at.
+/// The most memory that the hash of one password may take, in KiB, and the most passes over it: a
+/// login would take many seconds, or the memory of everybody else.
+const MAX_HASH_KIB: u32 = 256 * 1024;
+const MAX_HASH_PASSES: u32 = 32;
+/// The longest password that is checked.
 pub const MAX_PASSWORD_BYTES: usize = 1024;
 
 /// The users that may log in.
 pub struct Users {
-    hashes: HashMap<String, Arc<str>>,
+    hashes: RwLock<HashMap<String, Arc<str>>>,
     /// What a name without a user is compared with, so that it takes as long.
     nobody: Arc<str>,
     gate: Arc<Semaphore>,
@@ -46,6 +50,11 @@ pub enum UsersError {
     },
     /// What stands behind the colon is no Argon2 hash.
     Hash {
+        /// The line's number, from 1.
+        line: usize,
+    },
+    /// The hash would cost far more memory or time than those that are made here.
+    Cost {
         /// The line's number, from 1.
         line: usize,
     },
@@ -72,6 +81,8 @@ impl Users {
     /// [`UsersError`] names the first line that is wrong.
     pub fn parse(text: &str) -> Result<Self, UsersError> {
         let mut hashes = HashMap::new();
+        // Some editors begin a file with a mark of its encoding.
+        let text = text.trim_start_matches('\u{feff}');
         for (index, text) in text.lines().enumerate() {
             let (line, text) = (index + 1, text.trim());
             if text.is_empty() || text.starts_with('#') {
@@ -85,6 +96,10 @@ impl Users {
             if parsed.hash.is_none() || Algorithm::try_from(parsed.algorithm).is_err() {
                 return Err(UsersError::Hash { line });
             }
+            let params = Params::try_from(&parsed).map_err(|_| UsersError::Hash { line })?;
+            if params.m_cost() > MAX_HASH_KIB || params.t_cost() > MAX_HASH_PASSES {
+                return Err(UsersError::Cost { line });
+            }
             if hashes.insert(name.to_owned(), Arc::from(hash)).is_some() {
                 return Err(UsersError::Twice { line });
             }
@@ -95,13 +110,34 @@ impl Users {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new())
             .map_err(|_| UsersError::System)?;
         Ok(Self {
-            hashes,
+            hashes: RwLock::new(hashes),
             nobody: Arc::from(hash_password(b"nobody's password")?),
             gate: Arc::new(Semaphore::new(LOGINS_AT_A_TIME)),
             memory: Arc::default(),
             key,
             seen: Mutex::new(HashMap::new()),
         })
+    }
+
+    /// Takes the users of another file in place of these. What was right before and is still in
+    /// the file is still recognised; who has logged in stays.
+    pub fn replace(&self, with: Self) {
+        let new = with.hashes.into_inner();
+        let mut hashes = self.hashes.write();
+        self.seen.lock().retain(|name, _| new.get(name) == hashes.get(name));
+        *hashes = new;
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.hashes.read().len()
+    }
+
+    /// Whether there is a user of this name.
+    #[must_use]
+    pub fn knows(&self, name: &str) -> bool {
+        self.hashes.read().contains_key(name)
     }
 
     /// Whether this is the password of this user, where that is known without computing a hash:
@@ -127,8 +163,8 @@ impl Users {
         if let Some(known) = self.recall(name, password) {
             return Some(known);
         }
-        let known = self.hashes.get(name);
-        let hash = Arc::clone(known.unwrap_or(&self.nobody));
+        let known = self.hashes.read().get(name).cloned();
+        let hash = known.clone().unwrap_or_else(|| Arc::clone(&self.nobody));
         let copy = password.to_owned();
         let turn = Arc::clone(&self.gate).acquire_owned().await;
         let turn = turn.expect("the gate is never closed");
@@ -148,7 +184,10 @@ impl Users {
             memory.lock().push(blocks);
             matches
         });
-        let right = matches.await.unwrap_or(false) && known.is_some();
+        let matches = matches.await.unwrap_or(false);
+        // Other users may have been taken meanwhile.
+        let hashes = self.hashes.read();
+        let right = matches && known.is_some() && hashes.get(name) == known.as_ref();
         if right {
             self.seen.lock().insert(name.to_owned(), hmac::sign(&self.key, password));
         }
@@ -195,7 +234,7 @@ pub fn hash_password(password: &[u8]) -> Result<String, UsersError> {
 
 impl fmt::Debug for Users {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Users").field("count", &self.hashes.len()).finish_non_exhaustive()
+        f.debug_struct("Users").field("count", &self.count()).finish_non_exhaustive()
     }
 }
 
@@ -207,6 +246,11 @@ impl fmt::Display for UsersError {
                 f,
                 "what stands behind the name is no hash of `tidelog-broker hash-password`: \
                  line={line}"
+            ),
+            Self::Cost { line } => write!(
+                f,
+                "the hash costs too much to be checked: line={line} memory_limit_kib={MAX_HASH_KIB} \
+                 pass_limit={MAX_HASH_PASSES}"
             ),
             Self::Twice { line } => write!(f, "a user is there twice: line={line}"),
             Self::Empty => f.write_str("the file of users has no user"),
@@ -290,5 +334,38 @@ mod tests {
         assert_eq!(parse(&format!("a:{hash}\nb:plain")), UsersError::Hash { line: 2 });
         assert_eq!(parse(&format!("a:{hash}\na:{hash}")), UsersError::Twice { line: 2 });
         assert_eq!(parse("# nobody\n"), UsersError::Empty);
+        for (cost, dear) in [("m=19456,t=2", "m=4194304,t=2"), ("m=19456,t=2", "m=19456,t=1000")] {
+            let dear = hash.replace(cost, dear);
+            assert_eq!(parse(&format!("a:{hash}\nb:{dear}")), UsersError::Cost { line: 2 });
+        }
+    }
+
+    #[test]
+    fn a_mark_of_the_encoding_and_ends_of_lines_as_elsewhere_are_passed_over() {
+        let hash = hash_password(b"x").unwrap();
+        let users = Users::parse(&format!("\u{feff}ann:{hash}\r\nbob:{hash}\r\n")).unwrap();
+        assert!(users.knows("ann") && users.knows("bob"));
+    }
+
+    #[tokio::test]
+    async fn with_other_users_an_old_password_is_wrong_even_where_it_was_right_before() {
+        let (old, kept) = (hash_password(b"old").unwrap(), hash_password(b"kept").unwrap());
+        let users = Users::parse(&format!("ann:{old}\nbob:{kept}\ncid:{old}")).unwrap();
+        assert_eq!(users.verify("ann", b"old", || true).await, Some(true));
+        assert_eq!(users.verify("bob", b"kept", || true).await, Some(true));
+        let new = hash_password(b"new").unwrap();
+        users.replace(Users::parse(&format!("ann:{new}\nbob:{kept}\ndan:{new}")).unwrap());
+        assert_eq!(users.recall("bob", b"kept"), Some(true), "the file has not changed it");
+        assert_eq!(users.recall("ann", b"old"), None);
+        for (name, password, right) in [
+            ("ann", "old", false),
+            ("ann", "new", true),
+            ("cid", "old", false),
+            ("dan", "new", true),
+        ] {
+            let verified = users.verify(name, password.as_bytes(), || true).await;
+            assert_eq!(verified, Some(right), "{name} {password}");
+        }
+        assert_eq!(users.count(), 3);
     }
 }

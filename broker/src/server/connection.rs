@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use crate::api::{self, Answer, Closing, Peer, Reply};
 use crate::context::{Context, Session};
+use crate::security::Access;
 use crate::security::sasl::SaslState;
 use crate::wire::budget::Held;
 use crate::wire::frame::{Ahead, Frame, FrameError, FrameLimits, FrameReader, TICK, UNHURRIED};
@@ -35,8 +36,9 @@ where
     let mut frames =
         FrameReader::new(read, frame_limits, context.budget.clone(), Arc::clone(&context.clock));
     let sasl = if context.security.users.is_some() { SaslState::Start } else { SaslState::Off };
+    let access = Access::open().noted(&context.audit, address.ip());
     let mut peer = Peer {
-        session: Session::default(),
+        session: Session { access },
         sasl,
         presence: Arc::default(),
         address: address.ip(),

@@ -7,6 +7,7 @@ mod listener;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tidelog::Engine;
@@ -18,12 +19,16 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
+pub use self::health::End;
+
+use self::health::Landmark;
+use crate::audit::Audit;
 use crate::context::{
     Context, LISTS_AT_A_TIME, LOOKUPS_AT_A_TIME, Limits, Node, OFFSET_READS_AT_A_TIME,
     decompressions_at_a_time,
 };
 use crate::groups::Coordinator;
-use crate::metrics::{Metrics, engine as engine_figures, http};
+use crate::metrics::{self, Metrics, engine as engine_figures, http};
 use crate::profile::Rules;
 use crate::security::Security;
 use crate::wire::budget::MemoryBudget;
@@ -49,6 +54,11 @@ pub struct Config {
     pub insecure: bool,
     /// Every limit.
     pub limits: Limits,
+    /// Where logins, refusals and changes are noted.
+    pub audit: Audit,
+    /// Files of the engine that stay what they are for as long as it is open: where one is gone or
+    /// another, its folder was removed or replaced.
+    pub landmarks: Vec<PathBuf>,
 }
 
 /// Why a broker does not start.
@@ -64,6 +74,13 @@ pub enum StartError {
     NoName {
         /// The address.
         listen: SocketAddr,
+    },
+    /// A file of the engine that cannot be found.
+    Landmark {
+        /// Where it should be.
+        path: PathBuf,
+        /// What the system answered.
+        source: io::Error,
     },
     /// An address cannot be listened on.
     Listen {
@@ -81,7 +98,7 @@ pub struct Broker {
     address: SocketAddr,
     metrics_address: Option<SocketAddr>,
     stop: watch::Sender<bool>,
-    halted: watch::Receiver<bool>,
+    end: watch::Receiver<Option<End>>,
     slots: Arc<Semaphore>,
     accepting: JoinHandle<()>,
     /// What runs beside the connections.
@@ -105,6 +122,11 @@ impl Broker {
         if advertise.is_none() && listen.ip().is_unspecified() {
             return Err(StartError::NoName { listen });
         }
+        let landmarks = config.landmarks.iter().map(|path| {
+            let source = |source| StartError::Landmark { path: path.clone(), source };
+            Landmark::new(path).map_err(source)
+        });
+        let landmarks = landmarks.collect::<Result<Vec<_>, _>>()?;
         let (listener, address) = bind(listen).await?;
         let figures = match config.metrics_listen {
             Some(address) => Some(bind(address).await?),
@@ -125,6 +147,7 @@ impl Broker {
             decompressions: Semaphore::new(decompressions_at_a_time()),
             offset_reads: Semaphore::new(OFFSET_READS_AT_A_TIME),
             lookups: Semaphore::new(LOOKUPS_AT_A_TIME),
+            audit: config.audit,
             metrics: Metrics::default(),
             clock,
             draining,
@@ -138,17 +161,15 @@ impl Broker {
         ));
         let metrics_address = figures.as_ref().map(|&(_, address)| address);
         let mut beside = run_groups(&context.groups);
-        let (told, halted) = watch::channel(false);
-        beside.push(tokio::spawn(health::watch(Arc::clone(&context), told)));
+        let (ended, end) = watch::channel(None);
+        beside.push(tokio::spawn(health::watch(Arc::clone(&context), landmarks, ended)));
         if let Some((listener, _)) = figures {
-            let context = Arc::clone(&context);
-            let text = move || {
-                let own = context.metrics.text() + &context.groups.text();
-                own + &engine_figures::text(&context.engine.metrics())
-            };
-            beside.push(tokio::spawn(http::serve(listener, Arc::new(text))));
+            let pages = Arc::new(pages(&context, &end));
+            let (connections, time) = (limits.metrics_connections, limits.metrics_timeout);
+            let limits = http::Limits { connections, time };
+            beside.push(tokio::spawn(http::serve(listener, pages, limits)));
         }
-        Ok(Self { context, address, metrics_address, stop, halted, slots, accepting, beside })
+        Ok(Self { context, address, metrics_address, stop, end, slots, accepting, beside })
     }
 
     /// Where clients connect.
@@ -169,12 +190,13 @@ impl Broker {
         &self.context
     }
 
-    /// Waits until the engine has halted, which was logged with its cause: nothing can be written
-    /// any more.
-    pub async fn halted(&self) {
-        let mut halted = self.halted.clone();
-        if halted.wait_for(|&halted| halted).await.is_err() {
-            std::future::pending::<()>().await;
+    /// Waits until the broker cannot go on as it did, which was logged with its cause.
+    pub async fn end(&self) -> End {
+        let mut end = self.end.clone();
+        let ended = end.wait_for(Option::is_some).await.ok().and_then(|end| *end);
+        match ended {
+            Some(end) => end,
+            None => std::future::pending().await,
         }
     }
 
@@ -208,6 +230,26 @@ fn run_groups(groups: &Arc<Coordinator>) -> Vec<JoinHandle<()>> {
     vec![due, tokio::spawn(Arc::clone(groups).run_expiry())]
 }
 
+/// What is served beside the listener of clients.
+fn pages(context: &Arc<Context>, end: &watch::Receiver<Option<End>>) -> http::Pages {
+    let figures = {
+        let context = Arc::clone(context);
+        move || {
+            let own = context.metrics.text() + &context.groups.text();
+            let audit = metrics::audit_text(context.audit.dropped());
+            own + &audit + &engine_figures::text(&context.engine.metrics())
+        }
+    };
+    let (end, draining) = (end.clone(), context.draining.clone());
+    let ready = move || match *end.borrow() {
+        Some(End::Halted) => Err("the engine has halted"),
+        Some(End::FolderLost) => Err("the data folder is lost"),
+        None if *draining.borrow() => Err("the broker stops"),
+        None => Ok(()),
+    };
+    http::Pages { figures: Box::new(figures), ready: Box::new(ready) }
+}
+
 async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
     let failed = |source| StartError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
@@ -239,6 +281,9 @@ impl fmt::Display for StartError {
                  listen={listen}"
             ),
             Self::Listen { address, .. } => write!(f, "could not listen: address={address}"),
+            Self::Landmark { path, .. } => {
+                write!(f, "a file of the engine cannot be found: path={}", path.display())
+            }
         }
     }
 }
@@ -246,7 +291,7 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Listen { source, .. } => Some(source),
+            Self::Listen { source, .. } | Self::Landmark { source, .. } => Some(source),
             Self::Open { .. } | Self::NoName { .. } => None,
         }
     }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use tidelog::clock::{Clock, SystemClock};
 use tidelog::testing::{MemoryDisk, SystemFiles};
 use tidelog::{Engine, EngineConfig, TopicConfig};
+use tidelog_broker::audit::Audit;
 use tidelog_broker::context::{Context, Limits};
 use tidelog_broker::profile::{Profile, Rules};
 use tidelog_broker::security::Security;
@@ -46,6 +47,8 @@ pub fn config() -> Config {
         tls: None,
         insecure: false,
         limits: Limits::default(),
+        audit: Audit::default(),
+        landmarks: Vec::new(),
     }
 }
 
@@ -108,8 +111,7 @@ impl TestBroker {
     /// Whether the broker notices in time that its engine has halted.
     pub fn notices_halt(&self) -> bool {
         let broker = self.broker.as_ref().expect("the broker runs");
-        let noticed =
-            async { tokio::time::timeout(Duration::from_secs(20), broker.halted()).await };
+        let noticed = async { tokio::time::timeout(Duration::from_secs(20), broker.end()).await };
         self.runtime.block_on(noticed).is_ok()
     }
 
