@@ -16,9 +16,7 @@ use kafka_protocol::messages::{CreateTopicsRequest, FetchRequest};
 use tidelog::clock::{Clock, SystemClock};
 use tidelog::record::Batches;
 use tidelog::{Engine, Partitioner, Record};
-use tidelog_broker::context::Limits;
 use tidelog_broker::profile::{Profile, Rules};
-use tidelog_broker::security::Security;
 use tidelog_broker::server::{Broker, Config};
 use tokio::runtime::Runtime;
 
@@ -37,16 +35,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn config() -> Config {
-    Config {
-        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-        advertise: None,
-        metrics_listen: None,
-        rules: Rules::new(Profile::Kafka, false, None),
-        security: Security::default(),
-        tls: None,
-        insecure: false,
-        limits: Limits::default(),
-    }
+    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    Config::new(listen, Rules::new(Profile::Kafka, false, None))
 }
 
 fn talk(address: SocketAddr) -> Result<(), Box<dyn Error>> {

@@ -21,8 +21,6 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use tidelog::clock::Clock;
 
-use crate::wire::text::cut;
-
 /// Lines that wait to be written.
 const WAITING: usize = 8192;
 /// Lines of failures that one may cause at once, and how long until one more may follow.
@@ -30,8 +28,8 @@ const AT_ONCE: u32 = 20;
 const ONE_MORE: Duration = Duration::from_secs(1);
 /// Those whose failures are limited one by one; above it they share one limit.
 const KEPT: usize = 4096;
-/// The longest name in a line.
-const MAX_NAME_BYTES: usize = 256;
+/// Letters of a name that a line has at most: those of every legal topic.
+const MAX_NAME_LENGTH: usize = 256;
 /// How long lines that wait may take to be written at the end.
 const LAST_LINES: Duration = Duration::from_secs(5);
 /// Kafka's code of a change that may have been made.
@@ -175,7 +173,7 @@ impl Audit {
 }
 
 fn short(name: &str) -> String {
-    cut(name.to_owned(), MAX_NAME_BYTES)
+    name.chars().take(MAX_NAME_LENGTH).collect()
 }
 
 /// How much of what fails is noted, by who causes it.

@@ -123,7 +123,7 @@ fn places() -> Vec<Row> {
             "advertise",
             Kind::HostPort,
             "the address of `--listen`",
-            "Where clients are told to connect.",
+            "The address that clients are given to connect to.",
         ),
         text(
             "profile",
@@ -170,7 +170,7 @@ fn security() -> Vec<Row> {
             "audit-log",
             Kind::Path,
             "none",
-            "Append a JSON line for each login, refusal and change to this file; `stderr` for standard error.",
+            "A file for a JSON line of each login, refusal and change; `stderr` writes it there.",
         ),
     ]
 }
@@ -199,7 +199,7 @@ fn broker_limits() -> Vec<Row> {
             4096,
             1,
             1_000_000,
-            "Connections at a time; more are closed at once. Where it is not given, it is lowered to what the limit of open files has room for.",
+            "Connections at a time; more are closed at once. Few open files lower the default.",
         ),
         row(
             "max-connections-per-address",
@@ -299,7 +299,7 @@ fn operation() -> Vec<Row> {
         ),
         flag(
             "stay-when-halted",
-            "Go on serving what can be read once the engine has halted, and do not end the process.",
+            "Go on serving what can be read once the engine has halted, and end nothing.",
         ),
         text(
             "log-format",

@@ -249,8 +249,8 @@ impl fmt::Display for UsersError {
             ),
             Self::Cost { line } => write!(
                 f,
-                "the hash costs too much to be checked: line={line} memory_limit_kib={MAX_HASH_KIB} \
-                 pass_limit={MAX_HASH_PASSES}"
+                "the hash costs too much to be checked: line={line} \
+                 memory_limit_kib={MAX_HASH_KIB} pass_limit={MAX_HASH_PASSES}"
             ),
             Self::Twice { line } => write!(f, "a user is there twice: line={line}"),
             Self::Empty => f.write_str("the file of users has no user"),

@@ -61,6 +61,25 @@ pub struct Config {
     pub landmarks: Vec<PathBuf>,
 }
 
+impl Config {
+    /// A broker there, by these rules, that asks nobody to log in, with every limit at its default.
+    #[must_use]
+    pub fn new(listen: SocketAddr, rules: Rules) -> Self {
+        Self {
+            listen,
+            advertise: None,
+            metrics_listen: None,
+            rules,
+            security: Security::default(),
+            tls: None,
+            insecure: false,
+            limits: Limits::default(),
+            audit: Audit::default(),
+            landmarks: Vec::new(),
+        }
+    }
+}
+
 /// Why a broker does not start.
 #[derive(Debug)]
 #[non_exhaustive]

@@ -15,10 +15,8 @@ use std::time::Duration;
 use tidelog::clock::{Clock, SystemClock};
 use tidelog::testing::{MemoryDisk, SystemFiles};
 use tidelog::{Engine, EngineConfig, TopicConfig};
-use tidelog_broker::audit::Audit;
-use tidelog_broker::context::{Context, Limits};
+use tidelog_broker::context::Context;
 use tidelog_broker::profile::{Profile, Rules};
-use tidelog_broker::security::Security;
 use tidelog_broker::server::{Broker, Config};
 use tokio::runtime::Runtime;
 
@@ -38,18 +36,8 @@ pub struct TestBroker {
 
 /// The configuration of a broker of the tests: any port of loopback, the kafka profile.
 pub fn config() -> Config {
-    Config {
-        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-        advertise: None,
-        metrics_listen: None,
-        rules: Rules::new(Profile::Kafka, false, None),
-        security: Security::default(),
-        tls: None,
-        insecure: false,
-        limits: Limits::default(),
-        audit: Audit::default(),
-        landmarks: Vec::new(),
-    }
+    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    Config::new(listen, Rules::new(Profile::Kafka, false, None))
 }
 
 impl TestBroker {
