@@ -150,7 +150,8 @@ impl Seen {
         }
         let refused = metrics.unwritten_commits > self.unwritten_commits;
         let is_refusing = refused || (self.is_refusing && metrics.commits == self.commits);
-        if is_refusing != self.is_refusing {
+        // That it has halted is said by itself, with the cause.
+        if is_refusing != self.is_refusing && !metrics.halted {
             notices.push(if is_refusing { Notice::Refusing } else { Notice::AppendsTaken });
         }
         if metrics.corruptions > self.corruptions {
@@ -181,8 +182,8 @@ fn note(notice: Notice, metrics: &Metrics) {
         Notice::BelowReserve => tracing::error!(
             free_bytes,
             reserve_bytes,
-            "the disk has less left than its reserve, and appends are refused: make room, or \
-             lower the retention of topics"
+            "the disk has less left than its reserve, and appends will be refused: make room, \
+             or lower the retention of topics"
         ),
         Notice::AboveReserve => {
             tracing::info!(free_bytes, reserve_bytes, "the disk has room again");
@@ -190,6 +191,7 @@ fn note(notice: Notice, metrics: &Metrics) {
         Notice::Refusing => tracing::error!(
             unwritten_commits,
             free_bytes,
+            reserve_bytes,
             "appends are refused: the disk is full, or could not be written"
         ),
         Notice::AppendsTaken => tracing::info!("appends are taken again"),
@@ -242,6 +244,14 @@ mod tests {
         let noticed: Vec<_> = steps.into_iter().map(&mut with).collect();
         let (refusing, taken) = (vec![Notice::Refusing], vec![Notice::AppendsTaken]);
         assert_eq!(noticed, [vec![], refusing, vec![], vec![], taken, vec![]]);
+    }
+
+    #[test]
+    fn an_engine_that_has_halted_is_no_news_about_appends() {
+        let noticed = changed(&mut Seen::default(), |metrics| {
+            (metrics.unwritten_commits, metrics.halted) = (1, true);
+        });
+        assert_eq!(noticed, []);
     }
 
     #[test]

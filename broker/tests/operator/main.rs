@@ -6,6 +6,7 @@
 mod common;
 
 mod audit;
+mod health;
 mod options;
 mod process;
 mod reload;

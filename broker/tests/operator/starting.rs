@@ -3,15 +3,14 @@
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 
-use kafka_protocol::messages::ApiVersionsRequest;
+use kafka_protocol::messages::create_topics_request::CreatableTopic;
+use kafka_protocol::messages::{ApiVersionsRequest, CreateTopicsRequest};
 use rustix::process::Signal;
 
 use crate::common::client::{Client, batch, name, produce};
 use crate::process::{Folder, Process, output};
 
-fn new_topic(client: &mut Client, topic: &str) {
-    use kafka_protocol::messages::CreateTopicsRequest;
-    use kafka_protocol::messages::create_topics_request::CreatableTopic;
+pub(crate) fn new_topic(client: &mut Client, topic: &str) {
     let topic = CreatableTopic::default().with_name(name(topic)).with_num_partitions(1);
     let topics = vec![topic.with_replication_factor(1)];
     let made = client.ask(5, &CreateTopicsRequest::default().with_topics(topics));
@@ -90,7 +89,8 @@ fn a_removed_folder_ends_the_process_with_a_line_even_where_it_is_to_stay_when_h
         let folder = Folder::new();
         let mut broker = Process::start(&folder, options);
         broker.client().ask(3, &ApiVersionsRequest::default());
-        std::fs::remove_dir_all(folder.path("data")).unwrap();
+        // At once, where its files would be removed one by one and made again meanwhile.
+        std::fs::rename(folder.path("data"), folder.path("elsewhere")).unwrap();
         let line = broker.line("the data folder was removed or replaced");
         assert!(line.contains("ERROR"), "{line}");
         assert_eq!(broker.ended().code(), Some(1));
