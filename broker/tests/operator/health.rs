@@ -68,3 +68,30 @@ fn a_disk_below_its_reserve_and_the_first_refused_append_are_a_line_and_a_figure
     }
     assert!(page(address, "/readyz").starts_with("HTTP/1.1 200 "), "what is there can be read");
 }
+
+#[test]
+fn an_engine_that_halts_is_one_line_with_its_cause_and_ends_the_process() {
+    let folder = Folder::new();
+    // No file may become longer than this: a failed write that is not for a full disk.
+    let mut broker = Process::start_within(&folder, "trap '' XFSZ && ulimit -f 2048");
+    let mut client = broker.client();
+    new_topic(&mut client, "t");
+    let value = "x".repeat(100_000);
+    let produced = produce(-1, &[("t", &[(0, batch(&value))])]);
+    let mut stored = 0;
+    while client
+        .try_ask(9, &produced)
+        .is_ok_and(|answer| answer.responses[0].partition_responses[0].error_code == 0)
+    {
+        stored += 1;
+        assert!(stored < 1000, "the limit holds");
+    }
+    let line = broker.line("the engine has halted");
+    assert!(line.contains("ERROR") && line.contains("cause="), "{line}");
+    assert_eq!(broker.ended().code(), Some(1));
+
+    let broker = Process::start(&folder, &[]);
+    let again = broker.client().ask(9, &produced);
+    let offset = again.responses[0].partition_responses[0].base_offset;
+    assert!((stored..=stored + 1).contains(&offset), "acknowledged={stored} offset={offset}");
+}
