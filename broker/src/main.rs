@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
+use parking_lot::Mutex;
 use tidelog::clock::{Clock, SystemClock};
 use tidelog::{Engine, EngineConfig, Recovered};
 use tidelog_broker::audit::Audit;
-use tidelog_broker::context::Limits;
+use tidelog_broker::context::{Context, Limits};
 use tidelog_broker::fault::sentence;
 use tidelog_broker::options::open_files::{self, Room};
 use tidelog_broker::options::{self, LogFormat, Problems, Serve, Source, Task};
@@ -90,15 +91,15 @@ fn run(serve: &Serve, engine: EngineConfig, are_default: bool) -> Result<(), Fai
     let files = security_files(serve);
     let loaded = files.load()?;
     warn_of(&loaded);
+    for folder in [Some(&serve.data_dir), serve.log_dir.as_ref()].into_iter().flatten() {
+        make_private(folder).map_err(|error| at(folder, &error))?;
+    }
     let audit = match &serve.audit_log {
         Some(path) => Audit::open(path, Arc::clone(&clock)).map_err(|error| at(path, &error))?,
         None => Audit::default(),
     };
     let certificate = loaded.certificate.clone();
     let config = config(serve, limits, loaded, audit.clone())?;
-    for folder in [Some(&serve.data_dir), serve.log_dir.as_ref()].into_iter().flatten() {
-        make_private(folder).map_err(|error| at(folder, &error))?;
-    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     // Before the engine is opened, which may take long: it must not end the process meanwhile.
     let hangup = {
@@ -106,9 +107,9 @@ fn run(serve: &Serve, engine: EngineConfig, are_default: bool) -> Result<(), Fai
         signal(SignalKind::hangup())?
     };
     let engine = open(serve, engine, &clock)?;
-    let reload = Reload { files, certificate, audit: audit.clone(), hangup };
+    let reload = Reload { files, certificate, audit: audit.clone(), turn: Mutex::default() };
     let stay = serve.stay_when_halted;
-    let served = runtime.block_on(until_stopped(config, engine, clock, reload, stay));
+    let served = runtime.block_on(until_stopped(config, engine, clock, (reload, hangup), stay));
     audit.flush();
     // What is still computed for clients that are gone is not waited for.
     runtime.shutdown_background();
@@ -143,12 +144,13 @@ struct Reload {
     files: SecurityFiles,
     certificate: Option<Certificate>,
     audit: Audit,
-    hangup: Signal,
+    turn: Mutex<()>,
 }
 
 impl Reload {
-    fn run(&self, broker: &Broker) {
-        let security = &broker.context().security;
+    fn run(&self, context: &Context) {
+        let _turn = self.turn.lock();
+        let security = &context.security;
         match self.files.reload(security, self.certificate.as_ref()) {
             Ok(()) => tracing::info!(
                 users = security.users.as_ref().map(|users| users.count()),
@@ -172,7 +174,7 @@ async fn until_stopped(
     config: Config,
     engine: Engine,
     clock: Arc<dyn Clock>,
-    mut reload: Reload,
+    (reload, mut hangup): (Reload, Signal),
     stay_when_halted: bool,
 ) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate())?;
@@ -181,11 +183,16 @@ async fn until_stopped(
     let recovered = engine.recovered();
     let broker = Broker::start(config, engine, clock).await?;
     announce(&broker, &recovered, rules, &limits, &reload);
+    let reload = Arc::new(reload);
     let end = loop {
         tokio::select! {
             _ = terminate.recv() => break None,
             _ = interrupt.recv() => break None,
-            _ = reload.hangup.recv() => tokio::task::block_in_place(|| reload.run(&broker)),
+            // A disk that hangs must not keep it from stopping.
+            _ = hangup.recv() => {
+                let (reload, context) = (Arc::clone(&reload), Arc::clone(broker.context()));
+                tokio::task::spawn_blocking(move || reload.run(&context));
+            }
             end = broker.end(), if !stay_when_halted => break Some(end),
             () = lost(&broker), if stay_when_halted => break Some(End::FolderLost),
         }

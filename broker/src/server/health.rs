@@ -97,11 +97,13 @@ pub(super) async fn watch(
         })
         .await;
         let seen = seen.get_or_insert_with(|| Seen::at_the_start(&metrics));
-        for notice in seen.observe(&metrics) {
-            note(notice, &metrics);
-        }
+        let notices = seen.observe(&metrics);
+        // Whoever has read a line finds its figure.
         context.metrics.disk_below_reserve.set(seen.is_below_reserve.into());
         context.metrics.appends_refused.set((seen.is_refusing || metrics.halted).into());
+        for notice in notices {
+            note(notice, &metrics);
+        }
         if let Some(path) = lost {
             tracing::error!(
                 path = %path.display(),
