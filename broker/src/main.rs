@@ -136,7 +136,9 @@ fn open(serve: &Serve, limits: EngineConfig, clock: &Arc<dyn Clock>) -> Result<E
     if let Some(folder) = &serve.log_dir {
         builder = builder.log_dir(folder);
     }
-    Ok(builder.open()?)
+    let engine = builder.open()?;
+    report_recovery(&engine);
+    Ok(engine)
 }
 
 /// What is read again when the operator asks for it.
@@ -167,6 +169,23 @@ impl Reload {
         if let Err(error) = self.audit.reopen() {
             tracing::error!(%error, "the audit log cannot be opened again, and stays as it was");
         }
+    }
+}
+
+/// Tells what the end of the log has lost, loudly where whole commits lay beyond it: after a power
+/// loss these were not synced, and after anything else the disk may be damaged.
+fn report_recovery(engine: &Engine) {
+    let recovered = engine.recovered();
+    if recovered.dropped_commits > 0 {
+        tracing::warn!(
+            dropped_commits = recovered.dropped_commits,
+            dropped_bytes = recovered.dropped_bytes,
+            torn_bytes = recovered.torn_bytes,
+            "whole commits lay beyond the end of the log, after one that is torn or damaged, and \
+             are dropped; if the machine has not lost its power, check the disk"
+        );
+    } else if recovered.torn_bytes > 0 {
+        tracing::info!(torn_bytes = recovered.torn_bytes, "the end of the log was torn");
     }
 }
 

@@ -20,7 +20,7 @@ use tidelog::testing::{ManualClock, MemoryDisk, SimulatedDisk};
 use tidelog::types::{AppliedCommit, CommitSequence, PartitionId, SegmentId, TopicId};
 use tidelog::{Durability, Engine, EngineConfig, GroupOffset, Record, Topic, TopicConfig};
 
-const FRAME_HEADER_BYTES: usize = 68;
+const FRAME_HEADER_BYTES: usize = 76;
 const NOW_MS: i64 = 1_700_000_000_000;
 
 /// An engine that outlives its processes.

@@ -4,6 +4,7 @@ pub mod callback;
 pub mod clock;
 pub mod error;
 pub mod figures;
+pub mod hash;
 pub mod io;
 pub mod metrics;
 pub mod random;

@@ -11,6 +11,8 @@ pub enum Rule {
     W1SegmentIdOnce,
     /// A frame is taken without comparing the segment id in it.
     W2SegmentInFrame,
+    /// A frame is taken, and its header believed, without comparing its seal.
+    W2Seal,
     /// A frame is taken without comparing its payloads with the table.
     W2PayloadTable,
     /// The directory of a new segment is not synced.

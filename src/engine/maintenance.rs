@@ -2,7 +2,8 @@
 //!
 //! A step takes a checkpoint if one is due. At an interval it makes a *round*: it removes what has
 //! expired, cleans what is due, frees what is dead, and begins to relocate if too much is dead. A
-//! relocation that is under way goes on in every step, as far as its rate allows.
+//! relocation that is under way goes on in every step, as far as its rate allows. Each step ends
+//! with a proof of the last sync, if the log has none yet.
 //!
 //! On the engine's thread a pass of the cleaner waits for its own rate; meanwhile all the rest goes
 //! on. Where the disk is behind, what is moved and cleaned counts several times against its rate:
@@ -19,6 +20,7 @@ use crate::core::{Checkpoint, Shared, count_live};
 use crate::space::checkpoint::checkpoint;
 use crate::space::cleaner::clean_round;
 use crate::space::freeing::{doom, free_doomed, release_free, seemingly_dead};
+use crate::space::proof::prove_sync;
 use crate::space::relocation;
 use crate::space::retention::{RetentionReport, run_retention};
 use crate::write::producer_transaction::{ExpireReport, expire};
@@ -79,6 +81,7 @@ fn step(shared: &Arc<Shared>, driver: Driver) -> Result<MaintenanceStep, Storage
         run_round(shared, driver, &mut step)?;
     }
     relocate(shared, driver, &mut step)?;
+    prove_sync(shared)?;
     step.is_relocating = relocation::is_under_way(shared);
     let until_round = shared.schedule.until_round(shared.clock.monotonic());
     let next_in = if step.is_relocating { until_round.min(PAUSE) } else { until_round };

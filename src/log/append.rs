@@ -14,7 +14,7 @@ use super::CommitLog;
 use super::create::{CreateFailure, Creator};
 use super::frame::{
     FRAME_ALIGNMENT, FRAME_HEADER_BYTES, FrameHeader, MIN_PAYLOAD_BYTES, TABLE_ENTRY_BYTES,
-    encode_table_entry, frame_layout, set_crc,
+    encode_table_entry, finish_header, frame_layout, sum_head,
 };
 use super::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use super::writer::{PAGE_BYTES, Writer};
@@ -167,7 +167,8 @@ impl CommitLog {
         let mut guard = self.writer.lock();
         let writer = &mut *guard;
         debug_assert_eq!(self.progress.written(), writer.last_sequence, "one place tells the end");
-        let places = self.encode_group(writer, frames);
+        let synced = self.progress.synced();
+        let places = self.encode_group(writer, frames, synced);
         let end = places.last().expect("a group has a frame").end;
         let group_bytes = end - writer.position;
         let placed_bytes = writer.placed_bytes.take().expect("place_group was called");
@@ -188,6 +189,7 @@ impl CommitLog {
         self.note_tail(writer);
         writer.last_sequence = frames[frames.len() - 1].sequence;
         writer.last_crc = last.place.frame_crc;
+        writer.told = synced;
         writer.unchecked_bytes = writer.unchecked_bytes.saturating_sub(group_bytes);
         self.segments.set_length(writer.segment.id, end);
         writer.assert_sound();
@@ -196,8 +198,12 @@ impl CommitLog {
     }
 
     /// Builds headers and payload tables of all frames in `writer.heads`, back to back.
-    fn encode_group(&self, writer: &mut Writer, frames: &[NewFrame<'_>]) -> Vec<Encoded> {
-        let synced = self.progress.synced();
+    fn encode_group(
+        &self,
+        writer: &mut Writer,
+        frames: &[NewFrame<'_>],
+        synced: CommitSequence,
+    ) -> Vec<Encoded> {
         let (mut sequence, mut previous_crc) = (writer.last_sequence, writer.last_crc);
         let mut position = writer.position;
         writer.heads.clear();
@@ -216,8 +222,9 @@ impl CommitLog {
                 previous_crc,
                 write_batch_bytes: length_u32(frame.write_batch.len()),
                 payload_count: length_u32(frame.payloads.len()),
+                seal: 0,
             };
-            let bytes = header.encode();
+            let mut bytes = header.encode();
             debug_assert!(position.is_multiple_of(FRAME_ALIGNMENT), "frames are aligned");
             debug_assert!(synced < sequence, "a frame is written before it is synced");
             let header_at = writer.heads.len();
@@ -228,8 +235,9 @@ impl CommitLog {
                 writer.heads.extend_from_slice(&encode_table_entry(length_bytes, payload.crc));
             }
             let table = &writer.heads[header_at + FRAME_HEADER_BYTES..];
-            header.crc = self.seed.sum_head(&bytes, frame.write_batch, table);
-            set_crc(&mut writer.heads[header_at..], header.crc);
+            header.crc = sum_head(&bytes, frame.write_batch, table);
+            finish_header(self.identity.secret, &mut bytes, header.crc);
+            writer.heads[header_at..header_at + FRAME_HEADER_BYTES].copy_from_slice(&bytes);
             previous_crc = header.crc;
             let place = FramePlace { position, frame_crc: header.crc };
             let layout = frame_layout(frame.write_batch.len(), frame.payloads.len(), payload_bytes);
@@ -274,7 +282,7 @@ impl CommitLog {
     /// Leaves this segment, which may stay unsynced (W6), and starts the next.
     fn roll(&self, writer: &mut Writer) -> Result<(), StorageError> {
         let header = SegmentHeader {
-            engine: self.engine,
+            identity: self.identity,
             id: writer.next_id,
             epoch: writer.epoch,
             previous_crc: writer.last_crc,
@@ -291,6 +299,7 @@ impl CommitLog {
         self.truncate_tail(writer);
         writer.segment = segment.clone();
         writer.position = SEGMENT_HEADER_BYTES;
+        writer.told = header.synced;
         writer.stale_end = segment.reused_bytes;
         if segment.reused_bytes == 0 {
             let left = writer.unchecked_bytes.saturating_sub(SEGMENT_HEADER_BYTES);

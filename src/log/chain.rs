@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::identity::LogIdentity;
 use super::replay::{FrameReader, Window};
 use super::segment::{HeaderFault, SEGMENT_HEADER_BYTES, Segment, SegmentHeader};
 use crate::base::error::{Corruption, Place, StorageError};
 use crate::base::io::Files;
 use crate::base::rules::{BrokenRules, Rule};
-use crate::base::types::{EngineId, SegmentId};
+use crate::base::types::SegmentId;
 
 /// A segment that will be read, and where the log leaves it; `None` for the newest. It is opened
 /// when its turn comes: there may be more of them than files that may be open.
@@ -32,7 +33,7 @@ pub(super) struct Chain {
 pub(super) struct ChainSource<'a> {
     pub(super) files: &'a dyn Files,
     pub(super) directory: &'a Path,
-    pub(super) engine: EngineId,
+    pub(super) identity: LogIdentity,
     pub(super) broken: BrokenRules,
     pub(super) reader: &'a FrameReader,
 }
@@ -98,12 +99,15 @@ impl ChainSource<'_> {
         };
         // A creation that never finished may show what a removed file held in these blocks.
         let may_have_frames = segment.length()? > SEGMENT_HEADER_BYTES;
-        match SegmentHeader::decode(block, self.engine, segment.id) {
+        match SegmentHeader::decode(block, self.identity, segment.id) {
             Ok(header) => Ok(Some(header)),
-            Err(HeaderFault::OtherEngine | HeaderFault::OtherSegment(_)) if !may_have_frames => {
-                Ok(None)
-            }
+            Err(
+                HeaderFault::OtherEngine | HeaderFault::OtherSecret | HeaderFault::OtherSegment(_),
+            ) if !may_have_frames => Ok(None),
             Err(HeaderFault::OtherEngine) => of_file("the segment is of another engine"),
+            Err(HeaderFault::OtherSecret) => {
+                of_file("the segment has another secret than the file FORMAT tells")
+            }
             // A freed segment that was to become this one has kept its header. Only one from
             // before the log's begin can have been freed (F1).
             Err(HeaderFault::OtherSegment(old))
@@ -124,8 +128,8 @@ impl ChainSource<'_> {
         if self.broken.breaks(Rule::R3BadHeaderWithFrames) {
             return Ok(());
         }
-        let place = SEGMENT_HEADER_BYTES..segment.length()?;
-        match self.reader.find(segment, place, |_| true)? {
+        let mut window = Window::new(segment, u64::MAX)?;
+        match self.reader.find(&mut window, SEGMENT_HEADER_BYTES)? {
             None => Ok(()),
             Some(_) => {
                 let what = "the header of a segment with commits is damaged";

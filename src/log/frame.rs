@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! frame, little-endian:
-//!   0  magic             4   "tlf" 0x01
-//!   4  crc               4   CRC-32C over bytes 8 .. first payload, seeded with the engine id
+//!   0  magic             4   "tlf" 0x02
+//!   4  crc               4   CRC-32C over bytes 8 .. 68 and write batch and payload table
 //!   8  sequence          8   number of the commit
 //!  16  synced            8   highest commit that was known to be synced when this one was written
 //!  24  segment           8   id of the segment that holds the frame
@@ -13,21 +13,26 @@
 //!  56  previous crc      4   crc of the frame of commit sequence - 1; 0 before the first
 //!  60  write batch bytes 4
 //!  64  payload count     4
-//!  68  write batch
+//!  68  seal              8   SipHash-2-4 over bytes 0 .. 68 with the log's secret
+//!  76  write batch
 //!   .  payload table         for each payload: length u32, CRC-32C u32
 //!   .  payloads              back to back
 //!   .  zeros                 up to the next multiple of 8
 //! ```
+//!
+//! Nothing in a header is believed before its seal holds, and nothing is summed: what a client sends
+//! lies in the same file, and may look like a frame in all but the seal.
 //!
 //! A payload is an encoded record batch. Its checksum in the table is the batch's own: it covers
 //! the batch from byte 21 on and stands, big-endian, in its bytes 17 to 20. Bytes 0 to 16 (base
 //! offset, length, leader epoch, magic) are under no sum; who reads a batch stamps them from the
 //! index.
 
-use crate::base::types::{CommitSequence, EngineId, SegmentId};
+use crate::base::hash::{HashKey, seal};
+use crate::base::types::{CommitSequence, SegmentId};
 
 /// Bytes of a frame before its write batch.
-pub(crate) const FRAME_HEADER_BYTES: usize = 68;
+pub(crate) const FRAME_HEADER_BYTES: usize = 76;
 /// Frames start at multiples of this.
 pub(crate) const FRAME_ALIGNMENT: u64 = 8;
 /// A payload has at least the header of a record batch.
@@ -39,9 +44,11 @@ pub(crate) const PAYLOAD_CRC_AT: std::ops::Range<usize> = 17..21;
 /// Bytes of a payload's entry in the table.
 pub(crate) const TABLE_ENTRY_BYTES: usize = 8;
 
-pub(super) const MAGIC: [u8; 4] = *b"tlf\x01";
-/// The checksum covers what lies after it.
+pub(super) const MAGIC: [u8; 4] = *b"tlf\x02";
+/// The checksum covers what lies after it, up to the seal.
 const SUMMED_FROM: usize = 8;
+/// The seal stands here, and covers all before it.
+const SEAL_AT: usize = 68;
 
 /// The sizes of a frame, for who must know where its payloads will lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +86,7 @@ pub(crate) struct FrameHeader {
     pub(crate) previous_crc: u32,
     pub(crate) write_batch_bytes: u32,
     pub(crate) payload_count: u32,
+    pub(crate) seal: u64,
 }
 
 impl FrameHeader {
@@ -96,6 +104,7 @@ impl FrameHeader {
         bytes[56..60].copy_from_slice(&self.previous_crc.to_le_bytes());
         bytes[60..64].copy_from_slice(&self.write_batch_bytes.to_le_bytes());
         bytes[64..68].copy_from_slice(&self.payload_count.to_le_bytes());
+        bytes[SEAL_AT..].copy_from_slice(&self.seal.to_le_bytes());
         bytes
     }
 
@@ -115,6 +124,7 @@ impl FrameHeader {
             previous_crc: u32_at(bytes, 56),
             write_batch_bytes: u32_at(bytes, 60),
             payload_count: u32_at(bytes, 64),
+            seal: u64_at(bytes, SEAL_AT),
         })
     }
 
@@ -131,35 +141,27 @@ impl FrameHeader {
     }
 }
 
-/// What the checksum of an engine's frames starts from: frames of another engine do not check.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct FrameSeed(u32);
-
-impl FrameSeed {
-    pub(crate) fn new(engine: EngineId) -> Self {
-        Self(crc32c::crc32c(&engine.0.to_le_bytes()))
-    }
-
-    /// Starts the checksum of a frame with the part of its header that it covers.
-    pub(super) fn sum_header(self, header: &[u8; FRAME_HEADER_BYTES]) -> u32 {
-        crc32c::crc32c_append(self.0, &header[SUMMED_FROM..])
-    }
-
-    /// The checksum of a frame's head.
-    pub(crate) fn sum_head(
-        self,
-        header: &[u8; FRAME_HEADER_BYTES],
-        write_batch: &[u8],
-        table: &[u8],
-    ) -> u32 {
-        let sum = crc32c::crc32c_append(self.sum_header(header), write_batch);
-        crc32c::crc32c_append(sum, table)
-    }
+/// Starts the checksum of a frame with the part of its header that it covers.
+pub(super) fn sum_header(header: &[u8; FRAME_HEADER_BYTES]) -> u32 {
+    crc32c::crc32c(&header[SUMMED_FROM..SEAL_AT])
 }
 
-/// Writes a checksum into an encoded header.
-pub(crate) fn set_crc(header: &mut [u8], crc: u32) {
-    header[4..8].copy_from_slice(&crc.to_le_bytes());
+/// The checksum of a frame's head.
+pub(crate) fn sum_head(header: &[u8; FRAME_HEADER_BYTES], write_batch: &[u8], table: &[u8]) -> u32 {
+    let sum = crc32c::crc32c_append(sum_header(header), write_batch);
+    crc32c::crc32c_append(sum, table)
+}
+
+/// Gives an encoded header its checksum, and after that its seal, which covers the checksum too.
+pub(crate) fn finish_header(secret: HashKey, header: &mut [u8; FRAME_HEADER_BYTES], crc: u32) {
+    header[4..SUMMED_FROM].copy_from_slice(&crc.to_le_bytes());
+    let seal = seal_of(secret, header);
+    header[SEAL_AT..].copy_from_slice(&seal.to_le_bytes());
+}
+
+/// The seal that an encoded header must have, by all that stands before it.
+pub(crate) fn seal_of(secret: HashKey, header: &[u8; FRAME_HEADER_BYTES]) -> u64 {
+    seal(secret, &header[..SEAL_AT])
 }
 
 /// A payload's entry in the table.
@@ -198,11 +200,12 @@ mod tests {
         previous_crc: 0x7172_7374,
         write_batch_bytes: 0x8182_8384,
         payload_count: 0x9192_9394,
+        seal: 0xa1a2_a3a4_a5a6_a7a8,
     };
 
     #[test]
     fn the_header_has_the_bytes_that_are_drawn() {
-        let mut expected = vec![b't', b'l', b'f', 1, 4, 3, 2, 1];
+        let mut expected = vec![b't', b'l', b'f', 2, 4, 3, 2, 1];
         expected.extend([0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11]);
         expected.extend([0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21]);
         expected.extend([0x38, 0x37, 0x36, 0x35, 0x34, 0x33, 0x32, 0x31]);
@@ -211,6 +214,7 @@ mod tests {
         expected.extend([0x68, 0x67, 0x66, 0x65, 0x64, 0x63, 0x62, 0x61]);
         expected.extend([0x74, 0x73, 0x72, 0x71, 0x84, 0x83, 0x82, 0x81]);
         expected.extend([0x94, 0x93, 0x92, 0x91]);
+        expected.extend([0xa8, 0xa7, 0xa6, 0xa5, 0xa4, 0xa3, 0xa2, 0xa1]);
         assert_eq!(HEADER.encode()[..], expected);
         assert_eq!(FrameHeader::decode(&HEADER.encode()), Some(HEADER));
     }
@@ -244,15 +248,32 @@ mod tests {
             assert_eq!(Some(layout.frame_bytes), header.frame_bytes());
             assert_eq!(layout.frame_bytes % 8, 0);
         }
-        let whole = FrameLayout { frame_bytes: 72, payloads_at: 72 };
+        let whole = FrameLayout { frame_bytes: 80, payloads_at: 80 };
         assert_eq!(frame_layout(4, 0, 0), whole, "a frame that needs no padding has none");
     }
 
     #[test]
-    fn frames_of_two_engines_have_different_sums() {
-        let [one, other] = [1, 2].map(|id| FrameSeed::new(EngineId(id)));
-        let sum = |seed: FrameSeed| seed.sum_head(&HEADER.encode(), b"changes", b"");
-        assert_ne!(sum(one), sum(other));
-        assert_eq!(sum(one), one.sum_head(&HEADER.encode(), b"chan", b"ges"));
+    fn the_seal_covers_each_bit_before_it_and_no_other_secret_makes_it() {
+        let bytes = HEADER.encode();
+        let secret = HashKey([1, 2]);
+        let mut seals = std::collections::BTreeSet::from([seal_of(secret, &bytes)]);
+        assert!(seals.insert(seal_of(HashKey([1, 3]), &bytes)));
+        assert!(seals.insert(seal_of(HashKey([0, 2]), &bytes)));
+        for bit in 0..SEAL_AT * 8 {
+            let mut bytes = bytes;
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(seals.insert(seal_of(secret, &bytes)), "bit {bit}");
+        }
+        let mut other = bytes;
+        other[SEAL_AT..].fill(0);
+        assert_eq!(seal_of(secret, &other), seal_of(secret, &bytes));
+    }
+
+    #[test]
+    fn a_head_is_summed_without_its_magic_its_sum_and_its_seal() {
+        let bytes = HEADER.encode();
+        let sum = sum_head(&bytes, b"changes", b"");
+        assert_eq!(sum, sum_head(&bytes, b"chan", b"ges"));
+        assert_eq!(sum, crc32c::crc32c(&[&bytes[8..68], b"changes"].concat()));
     }
 }

@@ -16,11 +16,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::LogOptions;
+use super::identity::LogIdentity;
 use super::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, file_name, free_name};
 use crate::base::error::StorageError;
 use crate::base::io::Files;
 use crate::base::rules::{BrokenRules, Rule};
-use crate::base::types::{EngineId, SegmentId};
+use crate::base::types::SegmentId;
 
 /// What the log holds to be written over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -187,12 +188,12 @@ impl FreeFiles {
     /// Nothing is changed yet.
     pub(super) fn adopt(
         &self,
-        engine: EngineId,
+        identity: LogIdentity,
         found: &[SegmentId],
         first: SegmentId,
     ) -> Vec<SegmentId> {
         let judge = |&id: &SegmentId| {
-            let length_bytes = self.judge(&self.path(id), Some((engine, id)))?;
+            let length_bytes = self.judge(&self.path(id), Some((identity, id)))?;
             Some(FreeFile { id, length_bytes })
         };
         let mut taken: Vec<_> = found.iter().filter(|&&id| id < first).filter_map(judge).collect();
@@ -211,15 +212,15 @@ impl FreeFiles {
 
     /// The length of a file that may be written over. Its header, where that is asked for, must be
     /// that of the segment which it was: a creation that does not finish shows it.
-    fn judge(&self, path: &Path, header: Option<(EngineId, SegmentId)>) -> Option<u64> {
+    fn judge(&self, path: &Path, header: Option<(LogIdentity, SegmentId)>) -> Option<u64> {
         let file = self.files.open(path).ok()?;
         let is_alone = self.broken.breaks(Rule::F5OneLink) || file.link_count().ok()? == 1;
         let length = file.length().ok()?;
         let is_legal = (SEGMENT_HEADER_BYTES..=self.max_length_bytes).contains(&length);
-        if let Some((engine, id)) = header {
+        if let Some((identity, id)) = header {
             let mut block = [0; SEGMENT_HEADER_BYTES as usize];
             file.read_at(0, &mut block).ok()?;
-            SegmentHeader::decode(&block, engine, id).ok()?;
+            SegmentHeader::decode(&block, identity, id).ok()?;
         }
         (is_alone && is_legal).then_some(length)
     }

@@ -12,7 +12,9 @@ mod create;
 mod directory;
 mod frame;
 mod free;
+mod identity;
 mod options;
+mod proof;
 mod reader;
 mod recovery;
 mod replay;
@@ -32,10 +34,11 @@ use parking_lot::Mutex;
 
 use crate::base::error::StorageError;
 use crate::base::io::Files;
-use crate::base::types::{AppliedCommit, CommitSequence, EngineId, PayloadLocation};
+use crate::base::types::{AppliedCommit, CommitSequence, PayloadLocation};
 
 pub use append::{AppendFailure, NewFrame, Payload};
 pub use frame::{FrameLayout, frame_layout};
+pub use identity::LogIdentity;
 pub use options::{LogOptions, max_open_segments};
 pub use reader::SegmentInfo;
 pub use recovery::RecoveredLog;
@@ -51,15 +54,14 @@ pub(crate) mod parts {
     pub use super::segment::SEGMENT_FORMAT_VERSION;
 
     pub(crate) use super::frame::{
-        FRAME_ALIGNMENT, FRAME_HEADER_BYTES, FrameHeader, FrameSeed, MIN_PAYLOAD_BYTES,
-        PAYLOAD_CRC_AT, PAYLOAD_SUMMED_FROM, TABLE_ENTRY_BYTES, encode_table_entry, set_crc,
-        table_entries, u32_at, u64_at,
+        FRAME_ALIGNMENT, FRAME_HEADER_BYTES, FrameHeader, MIN_PAYLOAD_BYTES, PAYLOAD_CRC_AT,
+        PAYLOAD_SUMMED_FROM, TABLE_ENTRY_BYTES, encode_table_entry, finish_header, seal_of,
+        sum_head, table_entries, u32_at, u64_at,
     };
     pub(crate) use super::replay::{FrameReader, Window};
     pub(crate) use super::segment::{MAX_SEGMENT_ID, Segment, SegmentHeader, file_name};
 }
 
-use frame::FrameSeed;
 use free::FreeFiles;
 use reader::Segments;
 use sync::SyncProgress;
@@ -69,8 +71,7 @@ use writer::Writer;
 pub struct CommitLog {
     files: Arc<dyn Files>,
     directory: PathBuf,
-    engine: EngineId,
-    seed: FrameSeed,
+    identity: LogIdentity,
     options: LogOptions,
     first_place: AppliedCommit,
     writer: Mutex<Writer>,
@@ -200,7 +201,7 @@ impl CommitLog {
 impl fmt::Debug for CommitLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("CommitLog");
-        shown.field("directory", &self.directory).field("engine", &self.engine);
+        shown.field("directory", &self.directory).field("engine", &self.identity.engine);
         shown.field("written", &self.written()).field("synced", &self.synced());
         shown.finish_non_exhaustive()
     }

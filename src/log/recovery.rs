@@ -12,8 +12,9 @@ use parking_lot::Mutex;
 use super::chain::{Chain, ChainSource, Link};
 use super::create::{CreateFailure, Creator};
 use super::directory::{Listed, list, remove};
-use super::frame::{FrameHeader, FrameSeed};
+use super::frame::{FRAME_ALIGNMENT, FrameHeader};
 use super::free::FreeFiles;
+use super::identity::LogIdentity;
 use super::reader::Segments;
 use super::replay::{FrameReader, ReplayedFrame, Window};
 use super::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader};
@@ -23,7 +24,7 @@ use super::{CommitLog, LogOptions};
 use crate::base::error::{Corruption, Place, StorageError};
 use crate::base::io::Files;
 use crate::base::rules::Rule;
-use crate::base::types::{AppliedCommit, CommitSequence, EngineId, SegmentId};
+use crate::base::types::{AppliedCommit, CommitSequence, SegmentId};
 
 /// What was found when the log was opened.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +41,21 @@ pub struct RecoveredLog {
     /// Bytes after the end of the log that do not count: what a crash left half written. In a file
     /// that was written over, as far as frames of this use can be seen.
     pub torn_bytes: u64,
+    /// Whole commits among them: they lie beyond one that is torn or damaged, and are dropped. That
+    /// they were synced is not told by anything.
+    pub dropped_count: u64,
+    /// Bytes of their frames.
+    pub dropped_bytes: u64,
+}
+
+/// What lies at and after a place in the log, read as if nothing were known of it.
+struct Traces {
+    /// The highest commit that is proven to have been synced.
+    synced: CommitSequence,
+    /// Where the last thing ends in the newest segment that is a frame of it.
+    end: u64,
+    whole_count: u64,
+    whole_bytes: u64,
 }
 
 /// Where the log ends.
@@ -53,7 +69,7 @@ struct End {
 struct Recovery<'a> {
     files: Arc<dyn Files>,
     directory: &'a Path,
-    engine: EngineId,
+    identity: LogIdentity,
     options: LogOptions,
     applied: AppliedCommit,
     reader: FrameReader,
@@ -70,7 +86,7 @@ impl CommitLog {
     pub fn create(
         files: Arc<dyn Files>,
         directory: &Path,
-        engine: EngineId,
+        identity: LogIdentity,
         options: LogOptions,
     ) -> Result<Self, StorageError> {
         let made = files.create_directory(directory);
@@ -86,7 +102,7 @@ impl CommitLog {
         }
         remove(&*files, directory, &existing.segments, &existing.free)?;
         let header = SegmentHeader {
-            engine,
+            identity,
             id: SegmentId(existing.newest().map_or(1, |id| id.0 + 1)),
             epoch: 1,
             previous_crc: 0,
@@ -103,7 +119,7 @@ impl CommitLog {
         let segments = Segments::new(files.clone(), directory.to_owned(), max_open);
         segments.begin(segment.id);
         let start = Start { segment, position: SEGMENT_HEADER_BYTES, header, free };
-        Ok(Self::start(files, directory.to_owned(), engine, options, start, segments))
+        Ok(Self::start(files, directory.to_owned(), identity, options, start, segments))
     }
 
     /// Opens a log: replays the commits after `applied` in their order, decides where the log
@@ -117,7 +133,7 @@ impl CommitLog {
     pub fn open(
         files: Arc<dyn Files>,
         directory: &Path,
-        engine: EngineId,
+        identity: LogIdentity,
         options: LogOptions,
         applied: AppliedCommit,
         replay: &mut dyn FnMut(ReplayedFrame<'_>) -> Result<(), StorageError>,
@@ -128,9 +144,11 @@ impl CommitLog {
             replayed_count: 0,
             replayed_bytes: 0,
             torn_bytes: 0,
+            dropped_count: 0,
+            dropped_bytes: 0,
         };
-        let reader = FrameReader::new(FrameSeed::new(engine), options.broken);
-        let recovery = Recovery { files, directory, engine, options, applied, reader, found };
+        let reader = FrameReader::new(identity.secret, options.broken);
+        let recovery = Recovery { files, directory, identity, options, applied, reader, found };
         recovery.run(replay)
     }
 
@@ -138,7 +156,7 @@ impl CommitLog {
     fn start(
         files: Arc<dyn Files>,
         directory: PathBuf,
-        engine: EngineId,
+        identity: LogIdentity,
         options: LogOptions,
         start: Start,
         segments: Segments,
@@ -154,6 +172,8 @@ impl CommitLog {
             position,
             last_sequence,
             last_crc: header.previous_crc,
+            told: header.synced,
+            proof: CommitSequence::NONE,
             epoch: header.epoch,
             next_id: SegmentId(header.id.0 + 1),
             must_leave: false,
@@ -171,8 +191,7 @@ impl CommitLog {
         Self {
             files,
             directory,
-            engine,
-            seed: FrameSeed::new(engine),
+            identity,
             options,
             first_place,
             writer: Mutex::new(writer),
@@ -201,7 +220,7 @@ impl Recovery<'_> {
         let source = ChainSource {
             files: &*self.files,
             directory: self.directory,
-            engine: self.engine,
+            identity: self.identity,
             broken: self.options.broken,
             reader: &self.reader,
         };
@@ -224,7 +243,7 @@ impl Recovery<'_> {
         let chained: Vec<SegmentId> =
             chain.iter().map(|link| link.id).filter(|&id| id <= end.segment).collect();
         let free = FreeFiles::new(self.files.clone(), self.directory.to_owned(), &self.options);
-        let refused = free.adopt(self.engine, &listed.free, self.applied.segment);
+        let refused = free.adopt(self.identity, &listed.free, self.applied.segment);
         let start = self.start_segment(&listed, &chain, end, free)?;
         let is_dead = |id: &&SegmentId| **id >= self.applied.segment && !chained.contains(id);
         let dead: Vec<SegmentId> =
@@ -244,7 +263,7 @@ impl Recovery<'_> {
         }
         let directory = self.directory.to_owned();
         let log =
-            CommitLog::start(self.files, directory, self.engine, self.options, start, segments);
+            CommitLog::start(self.files, directory, self.identity, self.options, start, segments);
         Ok((log, self.found))
     }
 
@@ -315,7 +334,7 @@ impl Recovery<'_> {
             None => {
                 let after = self.traces_after(chain, SEGMENT_HEADER_BYTES, applied.sequence)?;
                 let what = "the index knows commits that the log lost";
-                Err(lost(applied.sequence, after.0, what))
+                Err(lost(applied.sequence, after.synced, what))
             }
         }
     }
@@ -336,7 +355,7 @@ impl Recovery<'_> {
     /// torn tail, where the log ends, and damage to commits that were acknowledged.
     fn judge(&mut self, rest: &[Link], position: u64, end: &End) -> Result<(), StorageError> {
         let first_lost = end.last.sequence.next();
-        let (synced, traces_end) = self.traces_after(rest, position, self.applied.sequence)?;
+        let traces = self.traces_after(rest, position, self.applied.sequence)?;
         for (index, link) in rest.iter().enumerate() {
             let from = if index == 0 { position } else { SEGMENT_HEADER_BYTES };
             let length = self.open_link(link)?.length()?;
@@ -344,52 +363,55 @@ impl Recovery<'_> {
                 Some(end) => end.min(length),
                 // The file is no longer than it was when its use began: what is not seen to be of
                 // this use may be of the one before.
-                None if length <= link.header.reused_bytes => traces_end.min(length),
+                None if length <= link.header.reused_bytes => traces.end.min(length),
                 None => length,
             };
             self.found.torn_bytes += end.saturating_sub(from);
         }
+        self.found.dropped_count = traces.whole_count;
+        self.found.dropped_bytes = traces.whole_bytes;
         if self.options.broken.breaks(Rule::R7LookBehind) {
             return Ok(());
         }
-        if synced >= first_lost {
-            return Err(lost(first_lost, synced, "they were synced and do not check"));
+        if traces.synced >= first_lost {
+            return Err(lost(first_lost, traces.synced, "they were synced and do not check"));
         }
         Ok(())
     }
 
-    /// The highest commit that is proven to have been synced by `known`, a header, or a frame at
-    /// or after a place; and where the last thing ends in the newest segment that looks like a
-    /// frame of it.
+    /// What is known to be synced by `known`, a header, or a sealed frame at or after a place, and
+    /// what lies there. Whole frames are passed over as such; where one is not, the search goes on
+    /// within it, since a part of it may have been written over.
     fn traces_after(
-        &self,
+        &mut self,
         rest: &[Link],
         position: u64,
         known: CommitSequence,
-    ) -> Result<(CommitSequence, u64), StorageError> {
-        let mut synced =
-            rest.iter().map(|link| link.header.synced).fold(known, CommitSequence::max);
-        let mut traces_end = 0;
+    ) -> Result<Traces, StorageError> {
+        let synced = rest.iter().map(|link| link.header.synced).fold(known, CommitSequence::max);
+        let mut traces = Traces { synced, end: 0, whole_count: 0, whole_bytes: 0 };
         for (index, link) in rest.iter().enumerate() {
             let mut from = if index == 0 { position } else { SEGMENT_HEADER_BYTES };
-            let end = link.end.unwrap_or(u64::MAX);
             let segment = self.open_link(link)?;
-            traces_end = from;
-            let mut wanted = |frame: &FrameHeader, synced| {
-                let frame_bytes = frame.frame_bytes().unwrap_or(0);
-                traces_end = traces_end.max(frame.position.saturating_add(frame_bytes));
-                frame.synced > synced
-            };
-            while let Some(frame) =
-                self.reader.find(&segment, from..end, |frame| wanted(frame, synced))?
-            {
-                assert!(frame.position >= from, "the search only goes on");
-                synced = frame.synced;
-                from = frame.position + 1;
+            let mut window = Window::new(&segment, link.end.unwrap_or(u64::MAX))?;
+            // One of its own, so that reading a large frame does not move the one that searches.
+            let mut frame_window = Window::new(&segment, window.end())?;
+            traces.end = from;
+            while let Some(header) = self.reader.find(&mut window, from)? {
+                assert!(header.position >= from, "the search only goes on");
+                let frame_bytes = header.frame_bytes().unwrap_or(0);
+                traces.end = traces.end.max(header.position.saturating_add(frame_bytes));
+                traces.synced = traces.synced.max(header.synced);
+                from = header.position + FRAME_ALIGNMENT;
+                if self.reader.is_whole(&mut frame_window, &header)? {
+                    traces.whole_count += 1;
+                    traces.whole_bytes += frame_bytes;
+                    from = header.position + frame_bytes;
+                }
             }
         }
-        assert!(synced >= known, "no proof is forgotten");
-        Ok((synced, traces_end))
+        assert!(traces.synced >= known, "no proof is forgotten");
+        Ok(traces)
     }
 
     /// R10: a new segment whose header tells where the log ends; all up to there is synced (R4).
@@ -406,7 +428,7 @@ impl Recovery<'_> {
             false => listed.newest(),
         };
         let header = SegmentHeader {
-            engine: self.engine,
+            identity: self.identity,
             id: SegmentId(newest.unwrap_or(self.applied.segment).0 + 1),
             epoch: self.found.epoch,
             previous_crc: end.last.frame_crc,

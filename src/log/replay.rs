@@ -1,16 +1,19 @@
 //! Reading frames back from a segment: which of them count (R6), and what the others prove (R7).
 //!
-//! Nothing here trusts a length before the checksum over it holds, and memory is bounded: a window
-//! on the file, and the head of one frame whose checksum holds.
+//! Nothing here sums or believes a header whose seal does not hold, so a search takes a time that
+//! grows with the bytes alone, whatever clients have put into them. Nothing trusts a length before
+//! the checksum over it holds, and memory is bounded: a window on the file, and the head of one
+//! frame whose checksum holds.
 
 use std::ops::Range;
 
 use super::frame::{
-    FRAME_ALIGNMENT, FRAME_HEADER_BYTES, FrameHeader, FrameSeed, MAGIC, MIN_PAYLOAD_BYTES,
-    PAYLOAD_CRC_AT, PAYLOAD_SUMMED_FROM, table_entries,
+    FRAME_ALIGNMENT, FRAME_HEADER_BYTES, FrameHeader, MAGIC, MIN_PAYLOAD_BYTES, PAYLOAD_CRC_AT,
+    PAYLOAD_SUMMED_FROM, seal_of, sum_header, table_entries,
 };
 use super::segment::Segment;
-use crate::base::error::{Corruption, StorageError};
+use crate::base::error::StorageError;
+use crate::base::hash::HashKey;
 use crate::base::rules::{BrokenRules, Rule};
 use crate::base::types::AppliedCommit;
 #[cfg(any(test, feature = "test-util"))]
@@ -21,10 +24,6 @@ const WINDOW_BYTES: usize = 256 * 1024;
 
 /// Bytes of a file that are read at once where payloads are passed over.
 const HEAD_WINDOW_BYTES: usize = 4 * 1024;
-
-/// How many bytes may be summed in vain while looking for frames after damage, beyond a multiple
-/// of the bytes to look through. Only bytes made for it, not damage, could take longer.
-const SCAN_ALLOWANCE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A commit that was read back from the log.
 #[cfg_attr(
@@ -168,56 +167,64 @@ impl<'s> Window<'s> {
 /// Reads the frames of one log.
 #[derive(Debug)]
 pub(crate) struct FrameReader {
-    seed: FrameSeed,
+    secret: HashKey,
     broken: BrokenRules,
     /// Write batch and payload table of the frame that was read last.
     head: Vec<u8>,
 }
 
 impl FrameReader {
-    pub(crate) fn new(seed: FrameSeed, broken: BrokenRules) -> Self {
-        Self { seed, broken, head: Vec::new() }
+    pub(crate) fn new(secret: HashKey, broken: BrokenRules) -> Self {
+        Self { secret, broken, head: Vec::new() }
     }
 
     /// The header at a place, if the head of the frame there checks: magic, segment, position,
-    /// lengths within the window's end, checksum.
+    /// seal, lengths within the window's end, checksum.
     pub(super) fn head(
         &self,
         window: &mut Window<'_>,
         position: u64,
     ) -> Result<Option<FrameHeader>, StorageError> {
-        let Some(header) = self.candidate(window, position)? else { return Ok(None) };
+        let Some(header) = self.sealed(window, position)? else { return Ok(None) };
         Ok(self.sum_holds(window, &header)?.then_some(header))
     }
 
-    /// The header at a place, if all but the checksum holds.
-    fn candidate(
+    /// The header at a place, if this log has written it there: magic, segment, position, seal.
+    /// What it says was true when it was written; whether its frame is there is not known by it.
+    fn sealed(
         &self,
         window: &mut Window<'_>,
         position: u64,
     ) -> Result<Option<FrameHeader>, StorageError> {
-        let (id, end) = (window.segment.id, window.end);
+        let id = window.segment.id;
         let Some(bytes) = window.get(position, FRAME_HEADER_BYTES)? else { return Ok(None) };
-        let bytes = bytes.try_into().expect("a whole header was asked for");
+        let bytes: &[u8; FRAME_HEADER_BYTES] = bytes.try_into().expect("a whole header");
         let Some(header) = FrameHeader::decode(bytes) else { return Ok(None) };
         let is_its_place = header.position == position
             && position.is_multiple_of(FRAME_ALIGNMENT)
             && (header.segment == id || self.broken.breaks(Rule::W2SegmentInFrame));
         // Commits are numbered from 1 up and never come as far: after this one there is no number.
         let has_number = header.sequence.0 < u64::MAX;
-        let fits = header.frame_bytes().and_then(|bytes| position.checked_add(bytes));
-        let fits = fits.is_some_and(|after| after <= end);
-        Ok((is_its_place && has_number && fits).then_some(header))
+        // The seal comes last: it costs most.
+        let is_taken = is_its_place
+            && has_number
+            && (header.seal == seal_of(self.secret, bytes) || self.broken.breaks(Rule::W2Seal));
+        Ok(is_taken.then_some(header))
     }
 
+    /// Whether the frame of a sealed header lies before the window's end, and its head checks.
     fn sum_holds(
         &self,
         window: &mut Window<'_>,
         header: &FrameHeader,
     ) -> Result<bool, StorageError> {
         let position = header.position;
+        let after = header.frame_bytes().and_then(|bytes| position.checked_add(bytes));
+        if after.is_none_or(|after| after > window.end) {
+            return Ok(false);
+        }
         let Some(bytes) = window.get(position, FRAME_HEADER_BYTES)? else { return Ok(false) };
-        let mut sum = self.seed.sum_header(bytes.try_into().expect("a whole header"));
+        let mut sum = sum_header(bytes.try_into().expect("a whole header"));
         let rest = position + FRAME_HEADER_BYTES as u64..position + header.head_bytes();
         let is_whole = window.each_piece(rest, |piece| sum = crc32c::crc32c_append(sum, piece))?;
         Ok(is_whole && sum == header.crc)
@@ -324,34 +331,36 @@ impl FrameReader {
         Ok(true)
     }
 
-    /// The first frame in a place that is wanted and whose head checks. Frames are looked for at
-    /// every position that is legal for one, since what lies in between cannot be trusted.
+    /// Whether all of the frame is there whose sealed header this is.
+    pub(super) fn is_whole(
+        &mut self,
+        window: &mut Window<'_>,
+        header: &FrameHeader,
+    ) -> Result<bool, StorageError> {
+        if !self.sum_holds(window, header)? || !self.load_head(window, header)? {
+            return Ok(false);
+        }
+        let table = &self.head[header.write_batch_bytes as usize..];
+        let payloads_at = header.position + header.head_bytes();
+        self.payloads_hold(window, table, payloads_at, header.payload_bytes)
+    }
+
+    /// The first sealed header from a place on. It is looked for at every position that is legal
+    /// for one, since what lies in between cannot be trusted.
     pub(crate) fn find(
         &self,
-        segment: &Segment,
-        place: Range<u64>,
-        mut wanted: impl FnMut(&FrameHeader) -> bool,
+        window: &mut Window<'_>,
+        from: u64,
     ) -> Result<Option<FrameHeader>, StorageError> {
-        let mut window = Window::new(segment, place.end)?;
-        // One of its own, so that a look at a large head does not move the one that goes through.
-        let mut head_window = Window::new(segment, place.end)?;
-        let mut position = place.start.next_multiple_of(FRAME_ALIGNMENT);
-        let length = window.end.saturating_sub(position);
-        let mut allowance = SCAN_ALLOWANCE_BYTES + length.saturating_mul(4);
+        let mut position = from.next_multiple_of(FRAME_ALIGNMENT);
         while position + FRAME_HEADER_BYTES as u64 <= window.end {
             let likely = window.next_magic(position)?;
             if likely > position {
                 position = likely;
                 continue;
             }
-            if let Some(header) = self.candidate(&mut window, position)?.filter(&mut wanted) {
-                if self.sum_holds(&mut head_window, &header)? {
-                    return Ok(Some(header));
-                }
-                allowance = allowance.checked_sub(header.head_bytes()).ok_or_else(|| {
-                    let what = "too many places after it look like a frame and are none";
-                    Corruption::in_segment(segment.id, place.start, what)
-                })?;
+            if let Some(header) = self.sealed(window, position)? {
+                return Ok(Some(header));
             }
             position += FRAME_ALIGNMENT;
         }

@@ -4,7 +4,7 @@
 //! segment, little-endian:
 //!    0  magic              8   "tidelog" 0x00
 //!    8  crc                4   CRC-32C over bytes 12 .. 4096; of every format version
-//!   12  format version     4   1
+//!   12  format version     4   2
 //!   16  engine id          8
 //!   24  segment id         8   also the file's name: 20 digits and ".log", or ".free" when freed
 //!   32  epoch              4   one more at every open of the engine
@@ -14,7 +14,8 @@
 //!   56  previous sequence  8   the last commit before this segment
 //!   64  synced             8   highest commit that was known to be synced
 //!   72  reused bytes       8   length of the freed segment that was written over; 0 for a new file
-//!   80  zeros                  up to byte 4096
+//!   80  secret            16   of the log; it seals the frames
+//!   96  zeros                  up to byte 4096
 //! 4096  frames
 //! ```
 //!
@@ -27,15 +28,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::frame::{u32_at, u64_at};
+use super::identity::LogIdentity;
 use crate::base::error::StorageError;
 use crate::base::io::{File, Files};
-use crate::base::types::{CommitSequence, EngineId, SegmentId};
+use crate::base::types::{CommitSequence, SegmentId};
 
 /// Bytes of the header block; the first frame stands after it.
 pub const SEGMENT_HEADER_BYTES: u64 = 4096;
 
 /// The format version of segments that this code writes and reads.
-pub const SEGMENT_FORMAT_VERSION: u32 = 1;
+pub const SEGMENT_FORMAT_VERSION: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"tidelog\0";
 const SUMMED_FROM: usize = 12;
@@ -49,7 +51,7 @@ const FREE_SUFFIX: &str = ".free";
 /// What the header block of a segment tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
-    pub(crate) engine: EngineId,
+    pub(crate) identity: LogIdentity,
     pub(crate) id: SegmentId,
     pub(crate) epoch: u32,
     pub(crate) previous_crc: u32,
@@ -69,6 +71,8 @@ pub(super) enum HeaderFault {
     UnknownVersion(u32),
     /// The block is whole, of another engine's log.
     OtherEngine,
+    /// The block is whole, and has another secret than this engine's log.
+    OtherSecret,
     /// The block is whole, and of this segment, whose name the file has not.
     OtherSegment(SegmentId),
 }
@@ -78,7 +82,7 @@ impl SegmentHeader {
         let mut block = [0; BLOCK];
         block[0..8].copy_from_slice(&MAGIC);
         block[12..16].copy_from_slice(&SEGMENT_FORMAT_VERSION.to_le_bytes());
-        block[16..24].copy_from_slice(&self.engine.0.to_le_bytes());
+        block[16..24].copy_from_slice(&self.identity.engine.0.to_le_bytes());
         block[24..32].copy_from_slice(&self.id.0.to_le_bytes());
         block[32..36].copy_from_slice(&self.epoch.to_le_bytes());
         block[36..40].copy_from_slice(&self.previous_crc.to_le_bytes());
@@ -87,6 +91,9 @@ impl SegmentHeader {
         block[56..64].copy_from_slice(&self.previous_sequence.0.to_le_bytes());
         block[64..72].copy_from_slice(&self.synced.0.to_le_bytes());
         block[72..80].copy_from_slice(&self.reused_bytes.to_le_bytes());
+        let [low, high] = self.identity.secret.0;
+        block[80..88].copy_from_slice(&low.to_le_bytes());
+        block[88..96].copy_from_slice(&high.to_le_bytes());
         let crc = crc32c::crc32c(&block[SUMMED_FROM..]);
         block[8..12].copy_from_slice(&crc.to_le_bytes());
         block
@@ -94,7 +101,7 @@ impl SegmentHeader {
 
     pub(super) fn decode(
         block: &[u8],
-        engine: EngineId,
+        identity: LogIdentity,
         id: SegmentId,
     ) -> Result<Self, HeaderFault> {
         let summed = block.get(SUMMED_FROM..BLOCK).ok_or(HeaderFault::Unreadable)?;
@@ -105,15 +112,18 @@ impl SegmentHeader {
         if version != SEGMENT_FORMAT_VERSION {
             return Err(HeaderFault::UnknownVersion(version));
         }
-        if u64_at(block, 16) != engine.0 {
+        if u64_at(block, 16) != identity.engine.0 {
             return Err(HeaderFault::OtherEngine);
+        }
+        if [u64_at(block, 80), u64_at(block, 88)] != identity.secret.0 {
+            return Err(HeaderFault::OtherSecret);
         }
         let found = SegmentId(u64_at(block, 24));
         if found != id {
             return Err(HeaderFault::OtherSegment(found));
         }
         Ok(Self {
-            engine,
+            identity,
             id,
             epoch: u32_at(block, 32),
             previous_crc: u32_at(block, 36),
@@ -187,9 +197,14 @@ impl Segment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::hash::HashKey;
+    use crate::base::types::EngineId;
 
     const HEADER: SegmentHeader = SegmentHeader {
-        engine: EngineId(0x1112_1314_1516_1718),
+        identity: LogIdentity {
+            engine: EngineId(0x1112_1314_1516_1718),
+            secret: HashKey([0xa1a2_a3a4_a5a6_a7a8, 0xb1b2_b3b4_b5b6_b7b8]),
+        },
         id: SegmentId(0x2122_2324_2526_2728),
         epoch: 0x3132_3334,
         previous_crc: 0x4142_4344,
@@ -204,8 +219,8 @@ mod tests {
     fn the_header_block_has_the_bytes_that_are_drawn() {
         let block = HEADER.encode();
         let mut expected = b"tidelog\0".to_vec();
-        expected.extend([0x06, 0xd6, 0x5a, 0x7a, 1, 0, 0, 0]);
-        for field in [HEADER.engine.0, HEADER.id.0] {
+        expected.extend([0x43, 0x5c, 0x31, 0x9a, 2, 0, 0, 0]);
+        for field in [HEADER.identity.engine.0, HEADER.id.0] {
             expected.extend(field.to_le_bytes());
         }
         expected.extend([0x34, 0x33, 0x32, 0x31, 0x44, 0x43, 0x42, 0x41]);
@@ -214,22 +229,17 @@ mod tests {
         expected.extend([0x78, 0x77, 0x76, 0x75, 0x74, 0x73, 0x72, 0x71]);
         expected.extend([0x88, 0x87, 0x86, 0x85, 0x84, 0x83, 0x82, 0x81]);
         expected.extend([0x98, 0x97, 0x96, 0x95, 0x94, 0x93, 0x92, 0x91]);
-        assert_eq!(block[..80], expected);
-        assert_eq!(block[80..], [0; 4096 - 80]);
-        assert_eq!(SegmentHeader::decode(&block, HEADER.engine, HEADER.id), Ok(HEADER));
-    }
-
-    #[test]
-    fn the_header_of_a_new_file_is_as_it_was_before_files_were_reused() {
-        let block = SegmentHeader { reused_bytes: 0, ..HEADER }.encode();
-        assert_eq!(block[8..12], [0x57, 0x7b, 0x36, 0x36]);
-        assert_eq!(block[72..], [0; 4096 - 72]);
+        expected.extend([0xa8, 0xa7, 0xa6, 0xa5, 0xa4, 0xa3, 0xa2, 0xa1]);
+        expected.extend([0xb8, 0xb7, 0xb6, 0xb5, 0xb4, 0xb3, 0xb2, 0xb1]);
+        assert_eq!(block[..96], expected);
+        assert_eq!(block[96..], [0; 4096 - 96]);
+        assert_eq!(SegmentHeader::decode(&block, HEADER.identity, HEADER.id), Ok(HEADER));
     }
 
     #[test]
     fn a_block_that_is_truncated_or_has_one_wrong_bit_cannot_be_read() {
         let block = HEADER.encode();
-        let decode = |block: &[u8]| SegmentHeader::decode(block, HEADER.engine, HEADER.id);
+        let decode = |block: &[u8]| SegmentHeader::decode(block, HEADER.identity, HEADER.id);
         for length in 0..BLOCK {
             assert_eq!(decode(&block[..length]), Err(HeaderFault::Unreadable));
         }
@@ -243,17 +253,22 @@ mod tests {
     #[test]
     fn a_whole_block_of_something_else_is_told_apart() {
         let block = HEADER.encode();
-        let other = EngineId(7);
+        let other = LogIdentity { engine: EngineId(7), ..HEADER.identity };
         let decoded = SegmentHeader::decode(&block, other, HEADER.id);
         assert_eq!(decoded, Err(HeaderFault::OtherEngine));
-        let decoded = SegmentHeader::decode(&block, HEADER.engine, SegmentId(7));
+        for secret in [[0, HEADER.identity.secret.0[1]], [HEADER.identity.secret.0[0], 0]] {
+            let other = LogIdentity { secret: HashKey(secret), ..HEADER.identity };
+            let decoded = SegmentHeader::decode(&block, other, HEADER.id);
+            assert_eq!(decoded, Err(HeaderFault::OtherSecret));
+        }
+        let decoded = SegmentHeader::decode(&block, HEADER.identity, SegmentId(7));
         assert_eq!(decoded, Err(HeaderFault::OtherSegment(HEADER.id)));
         let mut newer = block;
-        newer[12] = 2;
+        newer[12] = 3;
         let crc = crc32c::crc32c(&newer[12..]);
         newer[8..12].copy_from_slice(&crc.to_le_bytes());
         let decoded = SegmentHeader::decode(&newer, other, HEADER.id);
-        assert_eq!(decoded, Err(HeaderFault::UnknownVersion(2)));
+        assert_eq!(decoded, Err(HeaderFault::UnknownVersion(3)));
     }
 
     #[test]

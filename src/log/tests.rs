@@ -4,16 +4,19 @@ use std::path::Path;
 
 use bytes::Bytes;
 
-use super::frame::FrameSeed;
 use super::replay::{FrameReader, Window};
 use super::segment::{SEGMENT_HEADER_BYTES, Segment};
-use super::{CommitLog, LogOptions, NewFrame, Payload, frame_layout};
+use super::{CommitLog, LogIdentity, LogOptions, NewFrame, Payload, frame_layout};
+use crate::base::hash::HashKey;
 use crate::base::rules::BrokenRules;
 use crate::base::types::{AppliedCommit, CommitSequence, EngineId, SegmentId};
 use crate::testing::SimulatedDisk;
 use crate::testing::internals::fuzz::{decode_frame, pack_segments, replay_segment};
 
-const ENGINE: EngineId = EngineId(0x0123_4567_89ab_cdef);
+const LOG: LogIdentity = LogIdentity {
+    engine: EngineId(0x0123_4567_89ab_cdef),
+    secret: HashKey([0x0011_2233_4455_6677, 0x8899_aabb_ccdd_eeff]),
+};
 const START: usize = SEGMENT_HEADER_BYTES as usize;
 
 fn batch(length: usize) -> Vec<u8> {
@@ -27,7 +30,7 @@ fn batch(length: usize) -> Vec<u8> {
 fn segment(write_batch: &[u8], batches: &[Vec<u8>]) -> (SimulatedDisk, AppliedCommit, Vec<u8>) {
     let disk = SimulatedDisk::new(1);
     let directory = Path::new("/log");
-    let log = CommitLog::create(disk.process(), directory, ENGINE, LogOptions::default()).unwrap();
+    let log = CommitLog::create(disk.process(), directory, LOG, LogOptions::default()).unwrap();
     let payload = |bytes: &Vec<u8>| Payload {
         head: Bytes::new(),
         body: Bytes::copy_from_slice(bytes),
@@ -49,7 +52,7 @@ fn segment(write_batch: &[u8], batches: &[Vec<u8>]) -> (SimulatedDisk, AppliedCo
 fn counts(disk: &SimulatedDisk, last: &AppliedCommit, bytes: Vec<u8>) -> bool {
     disk.tamper(Path::new("/log/00000000000000000001.log"), |file| *file = bytes);
     let segment = Segment::open(disk, Path::new("/log"), SegmentId(1)).unwrap();
-    let mut reader = FrameReader::new(FrameSeed::new(ENGINE), BrokenRules::NONE);
+    let mut reader = FrameReader::new(LOG.secret, BrokenRules::NONE);
     let mut window = Window::new(&segment, u64::MAX).unwrap();
     reader.next(&mut window, SEGMENT_HEADER_BYTES, last).unwrap().is_some()
 }
@@ -57,8 +60,8 @@ fn counts(disk: &SimulatedDisk, last: &AppliedCommit, bytes: Vec<u8>) -> bool {
 #[test]
 fn a_frame_has_the_bytes_that_are_drawn() {
     let (.., bytes) = segment(b"changes", &[batch(61), batch(70)]);
-    let mut expected = b"tlf\x01".to_vec();
-    expected.extend([0x41, 0x4c, 0x65, 0x95]);
+    let mut expected = b"tlf\x02".to_vec();
+    expected.extend([0x39, 0x30, 0x4f, 0x0f]);
     expected.extend(1u64.to_le_bytes());
     expected.extend(0u64.to_le_bytes());
     expected.extend(1u64.to_le_bytes());
@@ -66,6 +69,7 @@ fn a_frame_has_the_bytes_that_are_drawn() {
     expected.extend(1_700_000_000_000i64.to_le_bytes());
     expected.extend(131u64.to_le_bytes());
     expected.extend([0, 0, 0, 0, 7, 0, 0, 0, 2, 0, 0, 0]);
+    expected.extend([0x68, 0xba, 0x85, 0x5d, 0xa6, 0xd4, 0x06, 0xd6]);
     expected.extend(b"changes");
     expected.extend(61u32.to_le_bytes());
     expected.extend(batch(61)[17..21].iter().rev());
@@ -149,17 +153,17 @@ fn arbitrary_bytes_neither_panic_nor_count_by_accident() {
 
 #[test]
 fn bytes_made_to_look_like_many_frames_do_not_take_forever() {
-    // A header every 72 bytes that claims all that follows: each must be summed to be refused.
+    // A header every 80 bytes that claims all that follows: each must be summed to be refused.
     let mut data = vec![0; START];
     data[24] = 1;
     let count = 4_000u64;
     for at in 0..count {
-        let mut header = [0u8; 72];
-        header[0..4].copy_from_slice(b"tlf\x01");
+        let mut header = [0u8; 80];
+        header[0..4].copy_from_slice(b"tlf\x02");
         header[16..24].copy_from_slice(&u64::MAX.to_le_bytes());
         header[24..32].copy_from_slice(&1u64.to_le_bytes());
-        header[32..40].copy_from_slice(&(SEGMENT_HEADER_BYTES + at * 72).to_le_bytes());
-        let rest = (count - at) * 72 - 72;
+        header[32..40].copy_from_slice(&(SEGMENT_HEADER_BYTES + at * 80).to_le_bytes());
+        let rest = (count - at) * 80 - 80;
         header[60..64].copy_from_slice(&(rest as u32).to_le_bytes());
         data.extend(header);
     }

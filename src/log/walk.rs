@@ -1,7 +1,6 @@
 //! Segments that the writer has left: what their frames changed, and their end (rules F1, F4, F5).
 
 use super::CommitLog;
-use super::frame::FrameSeed;
 use super::free::FreeFile;
 use super::replay::{FrameReader, Window};
 use super::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader};
@@ -29,7 +28,7 @@ impl CommitLog {
     ) -> Result<bool, StorageError> {
         let segment = Segment::open(&*self.files, &self.directory, id)?;
         let mut window = Window::on_heads(&segment, u64::MAX)?;
-        let mut reader = FrameReader::new(FrameSeed::new(self.engine), self.options.broken);
+        let mut reader = FrameReader::new(self.identity.secret, self.options.broken);
         let mut position = SEGMENT_HEADER_BYTES;
         while let Some((write_batch, end)) = reader.changes(&mut window, position)? {
             visit(write_batch);
@@ -46,7 +45,7 @@ impl CommitLog {
         let segment = Segment::open(&*self.files, &self.directory, next)?;
         let mut window = Window::on_heads(&segment, SEGMENT_HEADER_BYTES)?;
         let block = window.get(0, SEGMENT_HEADER_BYTES as usize)?.unwrap_or_default();
-        let header = SegmentHeader::decode(block, self.engine, next).ok();
+        let header = SegmentHeader::decode(block, self.identity, next).ok();
         Ok(header.filter(|header| header.previous_segment == id).map(|header| header.previous_end))
     }
 

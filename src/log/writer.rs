@@ -19,6 +19,10 @@ pub(super) struct Writer {
     pub(super) stale_end: u64,
     pub(super) last_sequence: CommitSequence,
     pub(super) last_crc: u32,
+    /// The highest commit of which a frame or a header tells that it is synced.
+    pub(super) told: CommitSequence,
+    /// The last commit that is there to tell so, and for nothing else.
+    pub(super) proof: CommitSequence,
     pub(super) epoch: u32,
     pub(super) next_id: SegmentId,
     /// The segment had an error: the next group goes to a new one.
@@ -37,6 +41,7 @@ impl Writer {
         assert!(self.position >= SEGMENT_HEADER_BYTES, "frames stand after the header block");
         assert!(self.position.is_multiple_of(FRAME_ALIGNMENT), "frames are aligned");
         assert!(self.next_id > self.segment.id, "ids of segments only rise (W1)");
+        assert!(self.told <= self.last_sequence, "only what was written is synced");
         assert!(self.epoch > 0, "each open has an epoch of its own");
         let is_reused = self.stale_end == self.segment.reused_bytes;
         assert!(self.stale_end == 0 || is_reused, "only an earlier use leaves bytes after the end");

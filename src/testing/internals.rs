@@ -1,6 +1,6 @@
 //! The insides of the engine, for the tests, benches and fuzzers of this workspace alone; nothing here is kept.
 
-pub use crate::base::{io, rules};
+pub use crate::base::{hash, io, rules};
 pub use crate::index::{keyspace, store, write_batch};
 pub use crate::state::partition;
 pub use crate::testing::store::{MemoryStore, conformance, differential};
@@ -11,8 +11,8 @@ pub mod log {
         FramePlace, FreeSegments, GroupPlace, ReplayedPayload, SEGMENT_FORMAT_VERSION,
     };
     pub use crate::log::{
-        AppendFailure, CommitLog, FrameLayout, LogOptions, NewFrame, Payload, RecoveredLog,
-        ReplayedFrame, SEGMENT_HEADER_BYTES, SegmentInfo, frame_layout,
+        AppendFailure, CommitLog, FrameLayout, LogIdentity, LogOptions, NewFrame, Payload,
+        RecoveredLog, ReplayedFrame, SEGMENT_HEADER_BYTES, SegmentInfo, frame_layout,
     };
 }
 

@@ -163,7 +163,7 @@ fn logged(steps: bool) -> (Vec<Logged>, Vec<i64>) {
             _ => {}
         }
     }
-    let (identity, first) = (engine_id(&machine), first_commit(&machine));
+    let (identity, first) = (log_identity(&machine), first_commit(&machine));
     drop(engine);
     machine.stop(Stop::Kill, 1);
     let (mut commits, mut times) = (Vec::new(), Vec::new());
@@ -189,11 +189,18 @@ fn logged(steps: bool) -> (Vec<Logged>, Vec<i64>) {
     (commits, times)
 }
 
-fn engine_id(machine: &Machine) -> tidelog::types::EngineId {
-    let key = tidelog::internals::keyspace::MetaKey::Identity.key();
-    let value = machine.index().get(tidelog::internals::write_batch::Family::Meta, &key);
-    let value = value.expect("it can be read").expect("it was written");
-    tidelog::internals::keyspace::Identity::decode(&value).expect("it is well formed").engine
+/// Whose log it is, as the file FORMAT says.
+pub(crate) fn log_identity(machine: &Machine) -> tidelog::internals::log::LogIdentity {
+    let path = std::path::Path::new(DIRECTORY).join("FORMAT");
+    let text = machine.disk.contents(&path).expect("it was written");
+    let text = String::from_utf8(text).expect("it is text");
+    let field = |name| text.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+    let word = |digits| u64::from_str_radix(digits, 16).expect("it is hexadecimal");
+    let (high, low) = field("secret ").split_at(16);
+    tidelog::internals::log::LogIdentity {
+        engine: tidelog::types::EngineId(word(field("engine "))),
+        secret: tidelog::internals::hash::HashKey([word(high), word(low)]),
+    }
 }
 
 /// What the index of a new engine says, so that all of the log is replayed.

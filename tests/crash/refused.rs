@@ -3,15 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use tidelog::error::{Place, StorageError};
-use tidelog::internals::keyspace::{FORMAT_VERSION, Identity, MetaKey, decode_applied};
+use tidelog::internals::keyspace::{FORMAT_VERSION, MetaKey, decode_applied};
 use tidelog::internals::log::{CommitLog, LogOptions, NewFrame};
 use tidelog::internals::rules::BrokenRules;
 use tidelog::internals::store::OpenStore;
 use tidelog::internals::write_batch::Family;
 use tidelog::testing::PowerLoss;
-use tidelog::types::{AppliedCommit, EngineId};
+use tidelog::types::AppliedCommit;
 use tidelog::{Durability, OpenError};
 
+use crate::endings::log_identity;
 use crate::machine::{DIRECTORY, Machine, Stop};
 use crate::operations::Operation;
 use crate::script::{THREE, started};
@@ -54,16 +55,15 @@ fn refusal(machine: &Machine) -> OpenError {
     first
 }
 
-fn identity_and_applied(machine: &Machine) -> (EngineId, AppliedCommit) {
+fn applied_commit(machine: &Machine) -> AppliedCommit {
     let index = machine.store.open(&store_directory(), false).expect("it is closed");
     let get = |key: MetaKey| {
         let value = index.get(Family::Meta, &key.key()).expect("it can be read");
         value.expect("it was written")
     };
-    let identity = Identity::decode(&get(MetaKey::Identity)).expect("it is well formed");
     let applied = decode_applied(&get(MetaKey::Applied)).expect("it is well formed");
     index.close().expect("nothing fails");
-    (identity.engine, applied)
+    applied
 }
 
 #[test]
@@ -73,12 +73,13 @@ fn a_frame_whose_write_batch_is_poison_is_refused_by_its_number_each_time() {
         [b"\x01\x03\x04\x01\x01ba", b"\x01\x02\x63\x01k", b"\x01\x01\x04\x09"];
     for poison in poisons {
         let world = closed();
-        let (engine, applied) = identity_and_applied(&world.machine);
+        let applied = applied_commit(&world.machine);
+        let identity = log_identity(&world.machine);
         let files = world.machine.disk.process();
         let options = LogOptions::default();
         let mut replay = |_: tidelog::internals::log::ReplayedFrame<'_>| Ok(());
         let directory = log_directory();
-        let (log, _) = CommitLog::open(files, &directory, engine, options, applied, &mut replay)
+        let (log, _) = CommitLog::open(files, &directory, identity, options, applied, &mut replay)
             .expect("the log is good");
         let sequence = log.written().next();
         let frame = NewFrame { sequence, append_time_ms: 0, write_batch: poison, payloads: &[] };
@@ -105,6 +106,10 @@ fn a_format_of_another_version_is_refused_untouched() {
         let other = format!("format {other}");
         world.machine.disk.tamper(&path, |bytes| {
             let text = String::from_utf8(bytes.clone()).expect("it is text");
+            // Versions before the third had no secret.
+            let is_older = other < ours;
+            let lines = text.lines().filter(|line| !is_older || !line.starts_with("secret "));
+            let text: String = lines.map(|line| format!("{line}\n")).collect();
             *bytes = text.replace(&ours, &other).into_bytes();
         });
         let error = refusal(&world.machine);
@@ -115,13 +120,13 @@ fn a_format_of_another_version_is_refused_untouched() {
     let world = closed();
     let path = world.machine.segments().pop().expect("there is a log");
     world.machine.disk.tamper(&path, |bytes| {
-        bytes[12..16].copy_from_slice(&2u32.to_le_bytes());
+        bytes[12..16].copy_from_slice(&3u32.to_le_bytes());
         let crc = crc32c::crc32c(&bytes[12..4096]);
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());
     });
     let error = refusal(&world.machine);
     assert!(
-        matches!(&error, OpenError::Storage(StorageError::UnknownFormat { version: 2, .. })),
+        matches!(&error, OpenError::Storage(StorageError::UnknownFormat { version: 3, .. })),
         "{error}"
     );
 }

@@ -5,6 +5,8 @@ mod common;
 
 mod broken_files;
 mod disk_full;
+mod forged;
+mod idle_proof;
 mod lock_and_format;
 mod real_files;
 mod rolling;

@@ -6,14 +6,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use tidelog::error::StorageError;
+use tidelog::internals::hash::HashKey;
 use tidelog::internals::log::{
-    AppendFailure, CommitLog, LogOptions, NewFrame, Payload, ReplayedPayload, SEGMENT_HEADER_BYTES,
-    frame_layout,
+    AppendFailure, CommitLog, LogIdentity, LogOptions, NewFrame, Payload, ReplayedPayload,
+    SEGMENT_HEADER_BYTES, frame_layout,
 };
 use tidelog::testing::{Files, SystemFiles};
 use tidelog::types::{AppliedCommit, CommitSequence, EngineId, PayloadLocation, SegmentId};
 
-const ENGINE: EngineId = EngineId(0x7469_6465_6c6f_6721);
+const LOG: LogIdentity = LogIdentity {
+    engine: EngineId(0x7469_6465_6c6f_6721),
+    secret: HashKey([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210]),
+};
 
 /// A directory of its own, removed at the end of the test.
 struct Scratch(PathBuf);
@@ -82,7 +86,7 @@ fn what_is_appended_is_read_back_and_replayed_after_the_applied_commit() {
     let scratch = Scratch::new();
     let directory = scratch.0.join("log");
     let files: Arc<dyn Files> = Arc::new(SystemFiles);
-    let log = CommitLog::create(files.clone(), &directory, ENGINE, options()).unwrap();
+    let log = CommitLog::create(files.clone(), &directory, LOG, options()).unwrap();
     let first_place = log.first_place();
     let mut written = Vec::new();
     for number in 0..40u64 {
@@ -108,7 +112,7 @@ fn what_is_appended_is_read_back_and_replayed_after_the_applied_commit() {
             Ok(())
         };
         let (log, found) =
-            CommitLog::open(files.clone(), &directory, ENGINE, options(), applied, &mut replay)
+            CommitLog::open(files.clone(), &directory, LOG, options(), applied, &mut replay)
                 .unwrap();
         assert_eq!(found.last, written[39].0);
         assert_eq!(found.replayed_count, 40 - applied.sequence.0);
@@ -138,7 +142,7 @@ fn what_is_appended_is_read_back_and_replayed_after_the_applied_commit() {
 fn a_read_outside_of_what_was_written_is_damage_and_not_silence() {
     let scratch = Scratch::new();
     let files: Arc<dyn Files> = Arc::new(SystemFiles);
-    let log = CommitLog::create(files, &scratch.0, ENGINE, options()).unwrap();
+    let log = CommitLog::create(files, &scratch.0, LOG, options()).unwrap();
     let (_, locations) = append(&log, b"w", &[payload(&batch(1, 100), 0)]).unwrap();
     let good = locations[0];
     let mut buffer = [0; 100];

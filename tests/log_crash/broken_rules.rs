@@ -8,7 +8,7 @@ use tidelog::internals::log::CommitLog;
 use tidelog::internals::rules::{BrokenRules, Rule};
 use tidelog::testing::{EIO, Fault, FileCall, PowerLoss, SimulatedDisk};
 
-use crate::model::{Commit, DIRECTORY, ENGINE, SYNC_FULL, Settings, append, batch, options};
+use crate::model::{Commit, DIRECTORY, LOG, SYNC_FULL, Settings, append, batch, options};
 use crate::world::{run, search};
 
 /// How many worlds are looked through for one in which a broken rule shows.
@@ -151,7 +151,7 @@ fn one_commit() -> Commit {
 
 fn new_log(disk: &SimulatedDisk, broken: BrokenRules) -> CommitLog {
     let (files, directory) = (disk.process(), Path::new(DIRECTORY));
-    CommitLog::create(files, directory, ENGINE, options(broken)).expect("nothing fails yet")
+    CommitLog::create(files, directory, LOG, options(broken)).expect("nothing fails yet")
 }
 
 /// Two callers sync at once, and the device fails once: how many are told that it went well?
@@ -190,7 +190,7 @@ fn index_ahead(broken: BrokenRules) -> Result<(), StorageError> {
     let ahead = append(&log, &[one_commit()]).expect("nothing fails")[0];
     disk.power_loss(PowerLoss::Nothing);
     let (files, directory) = (disk.process(), Path::new(DIRECTORY));
-    CommitLog::open(files, directory, ENGINE, options(broken), ahead, &mut |_| Ok(())).map(drop)
+    CommitLog::open(files, directory, LOG, options(broken), ahead, &mut |_| Ok(())).map(drop)
 }
 
 #[test]

@@ -7,7 +7,7 @@ use tidelog::internals::log::CommitLog;
 use tidelog::testing::PowerLoss;
 
 use crate::groups::append_these;
-use crate::model::{Commit, DIRECTORY, ENGINE, Settings, batch, options};
+use crate::model::{Commit, DIRECTORY, LOG, Settings, batch, options};
 use crate::world::World;
 
 /// The run: groups of several sizes, rolls, syncs before and behind a roll, checkpoints, and
@@ -73,7 +73,7 @@ fn open_with_a_crash_at_every_call(world: &World, crash_count: &mut u64) -> Resu
         let opened = CommitLog::open(
             world.disk.process(),
             Path::new(DIRECTORY),
-            ENGINE,
+            LOG,
             options(world.settings.broken),
             world.applied,
             &mut |_| Ok(()),

@@ -13,7 +13,7 @@ use tidelog::testing::{EIO, ENOSPC, Fault, FileCall, PowerLoss, SimulatedDisk};
 use tidelog::types::{AppliedCommit, CommitSequence};
 
 use crate::model::{
-    Commit, DIRECTORY, ENGINE, append, batch, options, read_back, segment_path, used_bytes,
+    Commit, DIRECTORY, LOG, append, batch, options, read_back, segment_path, used_bytes,
 };
 
 fn new_log(disk: &SimulatedDisk) -> CommitLog {
@@ -21,13 +21,13 @@ fn new_log(disk: &SimulatedDisk) -> CommitLog {
 }
 
 fn new_log_with(disk: &SimulatedDisk, options: LogOptions) -> CommitLog {
-    CommitLog::create(disk.process(), Path::new(DIRECTORY), ENGINE, options).unwrap()
+    CommitLog::create(disk.process(), Path::new(DIRECTORY), LOG, options).unwrap()
 }
 
 fn open(disk: &SimulatedDisk, applied: AppliedCommit) -> (CommitLog, RecoveredLog) {
     let (files, directory) = (disk.process(), Path::new(DIRECTORY));
     let options = options(BrokenRules::NONE);
-    CommitLog::open(files, directory, ENGINE, options, applied, &mut |_| Ok(())).unwrap()
+    CommitLog::open(files, directory, LOG, options, applied, &mut |_| Ok(())).unwrap()
 }
 
 fn commit(number: u64) -> Commit {
@@ -299,7 +299,7 @@ fn a_clock_that_steps_changes_nothing_but_the_append_times() {
         };
         let (files, directory) = (disk.process(), Path::new(DIRECTORY));
         let (options, applied) = (options(BrokenRules::NONE), log.first_place());
-        CommitLog::open(files, directory, ENGINE, options, applied, &mut replay).unwrap();
+        CommitLog::open(files, directory, LOG, options, applied, &mut replay).unwrap();
         assert_eq!(replayed, times);
         for at in positions {
             // The checksums and the append time.

@@ -4,12 +4,15 @@
 use std::path::{Path, PathBuf};
 
 use tidelog::error::{Place, StorageError};
-use tidelog::internals::log::{CommitLog, LogOptions, RecoveredLog, SEGMENT_HEADER_BYTES};
+use tidelog::internals::hash::HashKey;
+use tidelog::internals::log::{
+    CommitLog, LogIdentity, LogOptions, RecoveredLog, SEGMENT_HEADER_BYTES,
+};
 use tidelog::internals::rules::BrokenRules;
 use tidelog::testing::{PowerLoss, SimulatedDisk};
 use tidelog::types::{AppliedCommit, CommitSequence, EngineId, SegmentId};
 
-use crate::model::{Commit, DIRECTORY, ENGINE, append, batch, options, read_back, segment_path};
+use crate::model::{Commit, DIRECTORY, LOG, append, batch, options, read_back, segment_path};
 
 /// A log of synced commits on a disk whose process is gone.
 struct Scene {
@@ -25,7 +28,7 @@ struct Scene {
 fn scene(synced_after: &[u64]) -> Scene {
     let disk = SimulatedDisk::new(5);
     let (files, directory) = (disk.process(), Path::new(DIRECTORY));
-    let log = CommitLog::create(files, directory, ENGINE, options(BrokenRules::NONE)).unwrap();
+    let log = CommitLog::create(files, directory, LOG, options(BrokenRules::NONE)).unwrap();
     let first_place = log.first_place();
     let (mut commits, mut synced) = (Vec::new(), Vec::new());
     for number in 1..=6 {
@@ -53,7 +56,7 @@ fn open(
 ) -> Result<(CommitLog, RecoveredLog), StorageError> {
     let (files, directory) = (disk.process(), Path::new(DIRECTORY));
     let options = options(BrokenRules::NONE);
-    CommitLog::open(files, directory, ENGINE, options, applied, &mut |_| Ok(()))
+    CommitLog::open(files, directory, LOG, options, applied, &mut |_| Ok(()))
 }
 
 fn place_of(error: StorageError) -> Place {
@@ -220,20 +223,27 @@ fn a_log_of_another_engine_or_a_newer_version_is_refused_untouched() {
     let (disk, directory) = (scene.disk.fork(), Path::new(DIRECTORY));
     let before = all_files(&disk);
     let (files, options) = (disk.process(), options(BrokenRules::NONE));
-    let other = EngineId(ENGINE.0 + 1);
+    let other = LogIdentity { engine: EngineId(LOG.engine.0 + 1), ..LOG };
     let applied = scene.first_place;
     let opened = CommitLog::open(files, directory, other, options, applied, &mut |_| Ok(()));
     assert!(matches!(place_of(opened.map(drop).unwrap_err()), Place::File { .. }));
     assert_eq!(all_files(&disk), before);
+    // Also where nothing but the secret differs: a file FORMAT that is damaged.
+    let (files, options) = (disk.process(), crate::model::options(BrokenRules::NONE));
+    let other = LogIdentity { secret: HashKey([LOG.secret.0[0] ^ 1, LOG.secret.0[1]]), ..LOG };
+    let opened = CommitLog::open(files, directory, other, options, applied, &mut |_| Ok(()));
+    let error = opened.map(drop).unwrap_err();
+    assert!(error.to_string().contains("secret"), "{error}");
+    assert_eq!(all_files(&disk), before);
 
     disk.tamper(&segment_path(SegmentId(2)), |bytes| {
-        bytes[12..16].copy_from_slice(&2u32.to_le_bytes());
+        bytes[12..16].copy_from_slice(&3u32.to_le_bytes());
         let crc = crc32c::crc32c(&bytes[12..4096]);
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());
     });
     let before = all_files(&disk);
     let refused = open(&disk, scene.first_place).map(drop).unwrap_err();
-    let StorageError::UnknownFormat { version: 2, path } = refused else { panic!("{refused}") };
+    let StorageError::UnknownFormat { version: 3, path } = refused else { panic!("{refused}") };
     assert_eq!(path, segment_path(SegmentId(2)));
     assert_eq!(all_files(&disk), before);
 }
@@ -276,7 +286,7 @@ fn an_error_of_the_device_or_of_the_replay_fails_the_open_and_changes_nothing() 
     };
     let options = options(BrokenRules::NONE);
     let applied = scene.first_place;
-    let opened = CommitLog::open(files, directory, ENGINE, options, applied, &mut replay);
+    let opened = CommitLog::open(files, directory, LOG, options, applied, &mut replay);
     assert!(matches!(opened.map(drop), Err(StorageError::Store { .. })));
     assert_eq!(all_files(&disk), before);
 }
@@ -287,7 +297,12 @@ fn the_log_of_an_interrupted_creation_is_made_anew_and_one_with_commits_is_kept(
     let (files, directory) = (disk.process(), Path::new(DIRECTORY));
     let create = |engine| {
         let options = options(BrokenRules::NONE);
-        CommitLog::create(files.clone(), directory, EngineId(engine), options)
+        CommitLog::create(
+            files.clone(),
+            directory,
+            LogIdentity { engine: EngineId(engine), ..LOG },
+            options,
+        )
     };
     create(7).unwrap();
     let log = create(8).unwrap();
@@ -306,7 +321,7 @@ fn a_frame_that_proves_a_sync_is_found_wherever_it_lies_in_what_is_read_at_once(
         let disk = SimulatedDisk::new(5);
         let (files, directory) = (disk.process(), Path::new(DIRECTORY));
         let large = LogOptions { segment_bytes: 1 << 20, ..options(BrokenRules::NONE) };
-        let log = CommitLog::create(files, directory, ENGINE, large).unwrap();
+        let log = CommitLog::create(files, directory, LOG, large).unwrap();
         let first_place = log.first_place();
         let with_bytes = |bytes| Commit::new(1, vec![vec![0; bytes]]).frame_bytes();
         let payload_bytes = wanted - SEGMENT_HEADER_BYTES - with_bytes(0);

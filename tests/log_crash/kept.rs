@@ -10,8 +10,7 @@ use tidelog::testing::{EIO, ENOSPC, Fault, FileCall, PowerLoss, SimulatedDisk};
 use tidelog::types::{CommitSequence, SegmentId};
 
 use crate::model::{
-    Commit, DIRECTORY, ENGINE, append, batch, free_path, options, read_back, segment_path,
-    used_bytes,
+    Commit, DIRECTORY, LOG, append, batch, free_path, options, read_back, segment_path, used_bytes,
 };
 use crate::scene::{Scene, append_one, big, free_names, length_of, names, open, open_with, small};
 
@@ -239,7 +238,7 @@ fn a_new_log_removes_what_lies_there_to_be_written_over() {
     disk.plant(&free_path(SegmentId(7)), vec![7; 5000]);
     let (files, directory) = (disk.process(), Path::new(DIRECTORY));
     let options = options(BrokenRules::NONE);
-    let log = CommitLog::create(files, directory, ENGINE, options).unwrap();
+    let log = CommitLog::create(files, directory, LOG, options).unwrap();
     assert_eq!(names(&disk), ["00000000000000000008.log"]);
     assert_eq!(log.free_segments(), Default::default());
 }

@@ -6,14 +6,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tidelog::internals::hash::HashKey;
 use tidelog::internals::log::{
-    AppendFailure, CommitLog, LogOptions, NewFrame, Payload, SEGMENT_HEADER_BYTES, frame_layout,
+    AppendFailure, CommitLog, LogIdentity, LogOptions, NewFrame, Payload, SEGMENT_HEADER_BYTES,
+    frame_layout,
 };
 use tidelog::internals::rules::BrokenRules;
 use tidelog::testing::{EIO, ENOSPC, PowerLoss, SimulatedDisk};
 use tidelog::types::{AppliedCommit, EngineId, PayloadLocation, SegmentId};
 
-pub(crate) const ENGINE: EngineId = EngineId(0xfeed_5eed);
+pub(crate) const LOG: LogIdentity = LogIdentity {
+    engine: EngineId(0xfeed_5eed),
+    secret: HashKey([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210]),
+};
 pub(crate) const DIRECTORY: &str = "/data/log";
 
 /// A small random generator (splitmix64): a seed tells all of a run.

@@ -16,7 +16,7 @@ use tidelog::testing::{
 };
 use tidelog::types::{AppliedCommit, SegmentId};
 
-use crate::model::{DIRECTORY, ENGINE, options};
+use crate::model::{DIRECTORY, LOG, options};
 use crate::scene::{append_one, big, open};
 
 type Hook = Box<dyn FnOnce() + Send>;
@@ -105,7 +105,7 @@ fn free_beside_a_commit(seed: u64, free_segments: u64, free: &dyn Fn(&CommitLog)
         new_names: AtomicU64::new(0),
     });
     let options = options(BrokenRules::NONE);
-    let log = CommitLog::create(files.clone(), Path::new(DIRECTORY), ENGINE, options).unwrap();
+    let log = CommitLog::create(files.clone(), Path::new(DIRECTORY), LOG, options).unwrap();
     let log = Arc::new(log);
     let places: Vec<_> = (1..=4).map(|number| append_one(&log, &big(number))).collect();
     log.sync(log.written()).unwrap();

@@ -9,7 +9,7 @@ use tidelog::internals::rules::{BrokenRules, Rule};
 use tidelog::testing::{Files, SimulatedDisk};
 use tidelog::types::{AppliedCommit, SegmentId};
 
-use crate::model::{Commit, DIRECTORY, ENGINE, append, batch, options};
+use crate::model::{Commit, DIRECTORY, LOG, append, batch, options};
 
 /// A commit that fills most of a segment, so that the next one has another.
 pub(crate) fn big(number: u64) -> Commit {
@@ -34,7 +34,7 @@ pub(crate) struct Scene {
 impl Scene {
     pub(crate) fn with(options: LogOptions, freed: u64) -> Self {
         let disk = SimulatedDisk::new(3);
-        let log = CommitLog::create(disk.process(), Path::new(DIRECTORY), ENGINE, options).unwrap();
+        let log = CommitLog::create(disk.process(), Path::new(DIRECTORY), LOG, options).unwrap();
         let places: Vec<_> = (1..=4).map(|number| append_one(&log, &big(number))).collect();
         log.sync(log.written()).unwrap();
         for id in 1..=freed {
@@ -68,7 +68,7 @@ pub(crate) fn open_with(
     options: LogOptions,
 ) -> Opened {
     let (files, directory) = (disk.process(), Path::new(DIRECTORY));
-    CommitLog::open(files, directory, ENGINE, options, applied, &mut |_| Ok(()))
+    CommitLog::open(files, directory, LOG, options, applied, &mut |_| Ok(()))
 }
 
 pub(crate) fn open(disk: &SimulatedDisk, applied: AppliedCommit) -> (CommitLog, RecoveredLog) {

@@ -20,7 +20,7 @@ use tidelog::types::AppliedCommit;
 
 use crate::groups::{append_some, append_some_inside};
 use crate::model::{
-    DIRECTORY, ENGINE, Made, Random, Settings, Shared, options, read_back, stop_disk, used_bytes,
+    DIRECTORY, LOG, Made, Random, Settings, Shared, options, read_back, stop_disk, used_bytes,
 };
 
 pub(crate) struct World {
@@ -88,8 +88,7 @@ impl World {
             if random.chance(40) && crash_count < 3 {
                 disk.crash_after_calls(random.below(6));
             }
-            let made =
-                CommitLog::create(disk.process(), directory, ENGINE, options(settings.broken));
+            let made = CommitLog::create(disk.process(), directory, LOG, options(settings.broken));
             if let Ok(log) = made {
                 break log;
             }
@@ -119,7 +118,7 @@ impl World {
     pub(crate) fn quiet(seed: u64, settings: Settings) -> Self {
         let disk = SimulatedDisk::new(seed);
         let options = options(settings.broken);
-        let log = CommitLog::create(disk.process(), Path::new(DIRECTORY), ENGINE, options)
+        let log = CommitLog::create(disk.process(), Path::new(DIRECTORY), LOG, options)
             .expect("nothing fails");
         Self {
             disk,
@@ -167,7 +166,7 @@ impl World {
             let opened = CommitLog::open(
                 self.disk.process(),
                 Path::new(DIRECTORY),
-                ENGINE,
+                LOG,
                 options(self.settings.broken),
                 self.applied,
                 &mut replay,

@@ -14,7 +14,7 @@ pub struct TopicId([u8; 16]);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionId(pub u32);
 
-/// A random number that ties a commit log to its index and seeds the checksum of its frames.
+/// A random number that ties a commit log to its index. It is no secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct EngineId(pub u64);
 

@@ -31,4 +31,4 @@ pub use producers::{
 pub use topics::{TopicRow, topic_key};
 
 /// The version of the stored format. A store with another one is refused, never changed.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;

@@ -1,17 +1,22 @@
-//! The file FORMAT: two lines of text that tell the version of everything beside it, and whose it is.
+//! The file FORMAT: lines of text that tell the version of everything beside it, and whose it is.
 //!
 //! ```text
-//! tidelog format 1
+//! tidelog format 3
 //! engine 0123456789abcdef
+//! secret 0123456789abcdef0123456789abcdef
 //! ```
+//!
+//! The secret seals the frames of the commit log. It is told to nobody, in errors neither.
 
 use std::io::{ErrorKind, IoSlice};
 use std::path::Path;
 
 use super::error::OpenError;
+use crate::base::hash::HashKey;
 use crate::base::io::Files;
 use crate::base::types::EngineId;
 use crate::index::keyspace::FORMAT_VERSION;
+use crate::log::LogIdentity;
 
 const NAME: &str = "FORMAT";
 const NEW_NAME: &str = "FORMAT.new";
@@ -23,10 +28,13 @@ const MAX_BYTES: usize = 4096;
 /// Characters of an unknown format that an error repeats.
 const SHOWN_CHARS: usize = 100;
 
+/// Hexadecimal digits of half a secret.
+const WORD_DIGITS: usize = 16;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Format {
     pub(super) version: u32,
-    pub(super) engine: EngineId,
+    pub(super) identity: LogIdentity,
 }
 
 impl Format {
@@ -44,7 +52,7 @@ impl Format {
         let text = String::from_utf8_lossy(&buffer[..length]);
         let unknown = || OpenError::UnknownFormat {
             path: path.clone(),
-            found: text.chars().take(SHOWN_CHARS).collect(),
+            found: text.lines().next().unwrap_or("").chars().take(SHOWN_CHARS).collect(),
         };
         Self::parse(&text).map(Some).ok_or_else(unknown)
     }
@@ -54,7 +62,14 @@ impl Format {
         let version = lines.next()?.strip_prefix("tidelog format ")?.parse().ok()?;
         let engine = lines.next()?.strip_prefix("engine ")?;
         let engine = EngineId(u64::from_str_radix(engine, 16).ok()?);
-        Some(Self { version, engine })
+        let secret = lines.next()?.strip_prefix("secret ")?;
+        if secret.len() != 2 * WORD_DIGITS {
+            return None;
+        }
+        let word = |digits| u64::from_str_radix(digits, 16).ok();
+        let secret =
+            HashKey([word(secret.get(..WORD_DIGITS)?)?, word(secret.get(WORD_DIGITS..)?)?]);
+        Some(Self { version, identity: LogIdentity { engine, secret } })
     }
 
     /// Refuses every version but the one that is written here.
@@ -76,7 +91,11 @@ impl Format {
     /// Says, durably, that an engine is being made.
     pub(super) fn begin(&self, files: &dyn Files, directory: &Path) -> Result<(), OpenError> {
         let path = directory.join(NEXT_NAME);
-        let text = format!("tidelog format {}\nengine {}\n", self.version, self.engine);
+        let LogIdentity { engine, secret: HashKey([high, low]) } = self.identity;
+        let text = format!(
+            "tidelog format {}\nengine {engine}\nsecret {high:016x}{low:016x}\n",
+            self.version
+        );
         assert_eq!(Self::parse(&text), Some(*self), "what is written can be read");
         assert!(text.len() < MAX_BYTES, "what is written is read as a whole");
         let write = || {
@@ -110,17 +129,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_two_lines_are_a_format() {
-        let good = "tidelog format 7\nengine 00000000000000ff\n";
-        assert_eq!(Format::parse(good), Some(Format { version: 7, engine: EngineId(255) }));
-        for bad in ["", "tidelog format 7", "tidelog format x\nengine 0", "format 7\nengine 0\n"] {
+    fn only_the_three_lines_are_a_format() {
+        let secret = "secret 0000000000000001000000000000000a\n";
+        let good = format!("tidelog format 7\nengine 00000000000000ff\n{secret}");
+        let identity = LogIdentity { engine: EngineId(255), secret: HashKey([1, 10]) };
+        assert_eq!(Format::parse(&good), Some(Format { version: 7, identity }));
+        let without = "tidelog format 7\nengine 00000000000000ff\n";
+        for bad in [
+            "",
+            "tidelog format 7",
+            without,
+            &format!("tidelog format x\nengine 0\n{secret}"),
+            &format!("format 7\nengine 0\n{secret}"),
+            &good.replace("000a\n", "00a\n"),
+            &good.replace("000a\n", "000g\n"),
+        ] {
             assert_eq!(Format::parse(bad), None, "{bad:?}");
         }
     }
 
     #[test]
     fn another_version_is_refused() {
-        let version = |version| Format { version, engine: EngineId(1) };
+        let identity = LogIdentity { engine: EngineId(1), secret: HashKey([1, 2]) };
+        let version = |version| Format { version, identity };
         assert!(version(FORMAT_VERSION).check_version(Path::new("d")).is_ok());
         assert!(version(FORMAT_VERSION + 1).check_version(Path::new("d")).is_err());
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! DIRECTORY/LOCK        who has it open
-//! DIRECTORY/FORMAT      version and engine id; there once the engine was made whole
+//! DIRECTORY/FORMAT      version, engine id and secret; there once the engine was made whole
 //! DIRECTORY/FORMAT.new  there while an engine is being made: what is beside it may be made anew
 //! DIRECTORY/FORMAT.next FORMAT.new before it is whole
 //! DIRECTORY/store/      the index
@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use crate::base::clock::Clock;
 use crate::base::error::{Corruption, Place, StorageError};
+use crate::base::hash::HashKey;
 use crate::base::io::{Files, LockGuard};
 use crate::base::random::{Randomness, Secrets};
 use crate::base::rules::{BrokenRules, Rule};
@@ -39,7 +40,9 @@ use crate::index::keyspace::{
 };
 use crate::index::store::{OpenStore, Store};
 use crate::index::write_batch::{Family, WriteBatch};
-use crate::log::{CommitLog, LogOptions, RecoveredLog, ReplayedFrame, max_open_segments};
+use crate::log::{
+    CommitLog, LogIdentity, LogOptions, RecoveredLog, ReplayedFrame, max_open_segments,
+};
 use crate::state::catalog::Catalog;
 use format::Format;
 
@@ -78,6 +81,12 @@ pub struct Recovered {
     pub replayed_bytes: u64,
     /// Bytes at the end of the log that were no whole commit and were never acknowledged as synced.
     pub torn_bytes: u64,
+    /// Whole commits among them. They lie beyond one that is torn or damaged, and are dropped;
+    /// nothing tells that they were synced. After a power loss that took parts of what was not
+    /// synced this is no cause for alarm; after anything else it is.
+    pub dropped_commits: u64,
+    /// Bytes of log of those.
+    pub dropped_bytes: u64,
 }
 
 /// Opens the engine in a directory, or makes it there.
@@ -89,9 +98,10 @@ pub fn open(options: &OpenOptions) -> Result<(Arc<Shared>, Recovered), OpenError
     let place = Directories::new(options);
     let locks = place.lock(options)?;
     let files = &*options.files;
+    let secrets = Secrets::new(options.randomness);
     let (pipeline, recovered) = match Format::read(files, &place.directory)? {
         Some(format) => open_existing(options, &place, &format)?,
-        None => make_new(options, &place)?,
+        None => make_new(options, &place, &secrets)?,
     };
     let store = Arc::clone(&pipeline.store);
     let before = read_session(&*store)?;
@@ -122,7 +132,7 @@ pub fn open(options: &OpenOptions) -> Result<(Arc<Shared>, Recovered), OpenError
         // Each open has ids of its own, also where all opens are given the same seed.
         // The bits are mixed, so that a seed that counts opens too does not cancel the count.
         seed: options.randomness.bits().wrapping_add(session.open_count),
-        secrets: Secrets::new(options.randomness),
+        secrets,
         locks,
     }));
     session::begin_session(&shared)?;
@@ -191,6 +201,7 @@ fn pipeline(
 fn make_new(
     options: &OpenOptions,
     place: &Directories,
+    secrets: &Secrets,
 ) -> Result<(Pipeline, Recovered), OpenError> {
     let files = &*options.files;
     let is_second_try = Format::is_begun(files, &place.directory)?;
@@ -198,10 +209,11 @@ fn make_new(
         return Err(OpenError::FormatMissing { directory: place.directory.clone() });
     }
     let engine = EngineId(options.randomness.bits());
-    let format = Format { version: FORMAT_VERSION, engine };
+    let identity = LogIdentity { engine, secret: HashKey(secrets.key()) };
+    let format = Format { version: FORMAT_VERSION, identity };
     format.begin(files, &place.directory)?;
     let log_files = Arc::clone(&options.files);
-    let log = CommitLog::create(log_files, &place.log, engine, log_options(options))?;
+    let log = CommitLog::create(log_files, &place.log, identity, log_options(options))?;
     let store = options.store.open(&place.store, true)?;
     let applied = log.first_place();
     assert_eq!(applied.sequence, log.written(), "a new log holds no commit");
@@ -223,6 +235,8 @@ fn make_new(
         replayed_commits: 0,
         replayed_bytes: 0,
         torn_bytes: 0,
+        dropped_commits: 0,
+        dropped_bytes: 0,
     };
     Ok((pipeline, recovered))
 }
@@ -256,6 +270,8 @@ fn open_existing(
         replayed_commits: found.replayed_count,
         replayed_bytes: found.replayed_bytes,
         torn_bytes: found.torn_bytes,
+        dropped_commits: found.dropped_count,
+        dropped_bytes: found.dropped_bytes,
     };
     let pipeline = pipeline(options, log, store, found.last);
     pipeline.note_replayed(found.replayed_bytes);
@@ -269,7 +285,7 @@ fn open_log(
     store: &Arc<dyn Store>,
 ) -> Result<(CommitLog, RecoveredLog), OpenError> {
     let identity = read_meta(&**store, MetaKey::Identity, Identity::decode)?;
-    if identity.engine != format.engine || identity.format_version != format.version {
+    if identity.engine != format.identity.engine || identity.format_version != format.version {
         let place = Place::File { path: place.store.clone() };
         let what = "the index belongs to another engine than its directory";
         return Err(StorageError::from(Corruption { place, what }).into());
@@ -284,7 +300,8 @@ fn open_log(
     };
     let files = Arc::clone(&options.files);
     let options = log_options(options);
-    let opened = CommitLog::open(files, &place.log, format.engine, options, applied, &mut replay)?;
+    let opened =
+        CommitLog::open(files, &place.log, format.identity, options, applied, &mut replay)?;
     let (log, found) = &opened;
     assert_eq!(found.last.sequence, last, "what counts in the log is in the index");
     assert_eq!(log.written(), last, "the log goes on where the index ends");
@@ -355,12 +372,15 @@ impl fmt::Display for Recovered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "is_new={} closed_cleanly={} replayed_commits={} replayed_bytes={} torn_bytes={}",
+            "is_new={} closed_cleanly={} replayed_commits={} replayed_bytes={} torn_bytes={} \
+             dropped_commits={} dropped_bytes={}",
             self.is_new,
             self.closed_cleanly,
             self.replayed_commits,
             self.replayed_bytes,
-            self.torn_bytes
+            self.torn_bytes,
+            self.dropped_commits,
+            self.dropped_bytes
         )
     }
 }

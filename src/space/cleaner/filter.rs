@@ -137,10 +137,10 @@ fn filter_records(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::hash::HashKey;
     use crate::record::{
         BatchBuilder, BatchView, ControlRecord, EndMarker, MarkerKind, Record, RecordBatch, emptied,
     };
-    use crate::space::cleaner::hash::HashKey;
     use crate::space::cleaner::key_map::KeyMap;
 
     fn filtered(bytes: &[u8], keys: &KeyMap, end: i64, now: i64) -> Filtered {

@@ -4,11 +4,11 @@ use std::ops::ControlFlow;
 
 use super::dirty::{BYTES_PER_BATCH, DirtyBatches};
 use super::error::Stop;
-use super::hash::{Hash, HashKey};
 use super::key_map::{BYTES_PER_KEY, KeyMap, Put};
 use super::plan::CleanerPlan;
 use super::producers::is_aborted;
 use super::reader::{LOCATE_BYTES, Reader, damaged};
+use crate::base::hash::{Hash, HashKey};
 use crate::base::types::Offset;
 use crate::core::{Located, Shared};
 use crate::record::{RecordError, UnpackedBatch};
@@ -41,7 +41,7 @@ pub(super) fn gather(reader: &mut Reader<'_>, plan: &CleanerPlan) -> Result<Gath
     let (key_limit, batch_limit) = capacities(shared.config.cleaner_memory_bytes);
     let capacity = key_limit.min(plan.cleanable_records.max(1));
     let mut gathered = Gathered {
-        keys: KeyMap::new(capacity, HashKey::random(shared)),
+        keys: KeyMap::new(capacity, HashKey(shared.secrets.key())),
         dirty: DirtyBatches::new(batch_limit),
         end: plan.first_dirty,
     };

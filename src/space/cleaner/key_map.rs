@@ -3,7 +3,7 @@
 //! An open table of hashes with linear probing, filled to three quarters at most. Nothing is ever
 //! taken out of it, and offsets come in rising order.
 
-use super::hash::{Hash, HashKey, hash};
+use crate::base::hash::{Hash, HashKey, hash};
 use crate::base::types::Offset;
 
 /// Memory for one key: a slot of 24 bytes, and a third of one that stays free.

@@ -4,8 +4,8 @@
 //! their order; a line that is full goes on in the next one. So a key costs one line of memory in
 //! nearly all cases, and that is asked for before it is needed. Nothing is ever taken out.
 
-use super::hash::{Hash, HashKey, hash};
 use super::key_map::BYTES_PER_KEY;
+use crate::base::hash::{Hash, HashKey, hash};
 
 const PER_LINE: usize = 4;
 

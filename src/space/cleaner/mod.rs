@@ -32,7 +32,6 @@ mod dirty;
 mod error;
 mod filter;
 mod gather;
-mod hash;
 mod judge;
 mod key_map;
 mod key_set;

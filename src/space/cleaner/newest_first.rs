@@ -9,7 +9,6 @@ use std::ops::Range;
 use super::change::Item;
 use super::error::{CleanError, Stop};
 use super::filter::filter_noted;
-use super::hash::{Hash, HashKey};
 use super::judge::Judge;
 use super::key_set::{KeySet, NO_KEY, Seen};
 use super::learned::Learned;
@@ -18,6 +17,7 @@ use super::plan::Survey;
 use super::reader::{Reader, damaged, run_of};
 use super::rules::CleaningRules;
 use crate::base::error::StorageError;
+use crate::base::hash::{Hash, HashKey};
 use crate::base::types::Offset;
 use crate::core::Located;
 use crate::record::UnpackedBatch;
@@ -37,7 +37,7 @@ impl Pass<'_> {
     /// gone.
     pub(super) fn clean_newest_first(&mut self, survey: &Survey) -> Result<Option<Learned>, Stop> {
         let plan = &survey.plan;
-        let secret = HashKey::random(self.reader.shared);
+        let secret = HashKey(self.reader.shared.secrets.key());
         let mut keys = KeySet::new(plan.cleanable_records, secret);
         let mut group_keys = GroupKeys::default();
         let mut end = plan.first_dirty;

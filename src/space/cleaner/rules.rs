@@ -6,9 +6,9 @@ use crate::index::keyspace::BatchEntry;
 use crate::record::RecordView;
 
 use super::dirty::Superseded;
-use super::hash::Hash;
 use super::key_map::KeyMap;
 use super::key_set::KeySet;
+use crate::base::hash::Hash;
 
 /// How old a batch is by its records; without timestamps, by when it was appended.
 pub(super) fn time_of(entry: &BatchEntry) -> TimestampMs {
@@ -132,10 +132,10 @@ pub(super) fn stays(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::hash::HashKey;
     use crate::base::types::{PayloadLocation, SegmentId};
     use crate::config::TopicConfig;
     use crate::record::{BatchBuilder, BatchView, Record};
-    use crate::space::cleaner::hash::HashKey;
 
     fn entry(max_timestamp: TimestampMs) -> BatchEntry {
         BatchEntry {

@@ -2,17 +2,19 @@
 
 use std::path::Path;
 
+use crate::base::hash::HashKey;
 use crate::base::rules::BrokenRules;
-use crate::base::types::{AppliedCommit, CommitSequence, EngineId, SegmentId};
+use crate::base::types::{AppliedCommit, CommitSequence, SegmentId};
 use crate::log::SEGMENT_HEADER_BYTES;
 use crate::log::parts::{
-    FRAME_ALIGNMENT, FRAME_HEADER_BYTES, FrameHeader, FrameReader, FrameSeed, MIN_PAYLOAD_BYTES,
+    FRAME_ALIGNMENT, FRAME_HEADER_BYTES, FrameHeader, FrameReader, MIN_PAYLOAD_BYTES,
     PAYLOAD_CRC_AT, PAYLOAD_SUMMED_FROM, Segment, TABLE_ENTRY_BYTES, Window, encode_table_entry,
-    file_name, set_crc, table_entries,
+    file_name, finish_header, seal_of, sum_head, table_entries,
 };
 use crate::testing::disk::SimulatedDisk;
 
-const ENGINE: EngineId = EngineId(1);
+/// The log's secret, so that what is repaired gets beyond the seal.
+const SECRET: HashKey = HashKey([1, 2]);
 const SEGMENT: SegmentId = SegmentId(1);
 
 /// Reads `data` as the first frame of a segment: as it is, with place and checksums repaired, and
@@ -42,13 +44,13 @@ fn look_at(data: &[u8]) {
     file.extend_from_slice(data);
     disk.plant(&directory.join(file_name(SEGMENT)), file);
     let segment = Segment::open(&*disk.process(), directory, SEGMENT).expect("it was planted");
-    let mut reader = FrameReader::new(FrameSeed::new(ENGINE), BrokenRules::NONE);
+    let mut reader = FrameReader::new(SECRET, BrokenRules::NONE);
 
-    let place = SEGMENT_HEADER_BYTES..u64::MAX;
-    let found = reader.find(&segment, place, |_| true).expect("simulated files can be read");
+    let mut window = Window::new(&segment, u64::MAX).expect("simulated files have a length");
+    let found = reader.find(&mut window, SEGMENT_HEADER_BYTES).expect("simulated files are read");
     assert_eq!(
         found.is_some_and(|header| header.position == SEGMENT_HEADER_BYTES),
-        header.is_some_and(|header| head_checks(data, &header)),
+        header.is_some_and(|header| is_sealed(data, &header)),
         "what is looked for is found"
     );
 
@@ -58,7 +60,6 @@ fn look_at(data: &[u8]) {
         position: 0,
         frame_crc: header.map_or(0, |header| header.previous_crc),
     };
-    let mut window = Window::new(&segment, u64::MAX).expect("simulated files have a length");
     let counted = reader.next(&mut window, SEGMENT_HEADER_BYTES, &last);
     let counted = counted.expect("simulated files can be read");
     let must_count = header.filter(|header| checks(data, header));
@@ -80,12 +81,18 @@ fn look_at(data: &[u8]) {
     assert!(at <= counted.end && counted.end - at < FRAME_ALIGNMENT, "padding is all that is left");
 }
 
+/// Whether the header of a frame must be believed.
+fn is_sealed(data: &[u8], header: &FrameHeader) -> bool {
+    let is_its_place = (header.segment, header.position) == (SEGMENT, SEGMENT_HEADER_BYTES);
+    let has_number = header.sequence.0 < u64::MAX;
+    let bytes = data.first_chunk().expect("a header was read");
+    is_its_place && has_number && header.seal == seal_of(SECRET, bytes)
+}
+
 /// Whether the head of a frame must be taken, judged by the bytes as a whole.
 fn head_checks(data: &[u8], header: &FrameHeader) -> bool {
     let fits = header.frame_bytes().is_some_and(|bytes| bytes <= data.len() as u64);
-    let is_its_place = (header.segment, header.position) == (SEGMENT, SEGMENT_HEADER_BYTES);
-    let has_number = header.sequence.0 < u64::MAX;
-    fits && is_its_place && has_number && header.crc == head_sum(data, header)
+    fits && is_sealed(data, header) && header.crc == head_sum(data, header)
 }
 
 fn checks(data: &[u8], header: &FrameHeader) -> bool {
@@ -118,7 +125,7 @@ fn head_sum(data: &[u8], header: &FrameHeader) -> u32 {
     let (bytes, rest) = data.split_first_chunk().expect("the head lies within the data");
     let (write_batch, rest) = rest.split_at(header.write_batch_bytes as usize);
     let table = &rest[..header.payload_count as usize * TABLE_ENTRY_BYTES];
-    FrameSeed::new(ENGINE).sum_head(bytes, write_batch, table)
+    sum_head(bytes, write_batch, table)
 }
 
 /// The frame with the place, the sums and the padding that it should have; nothing if the lengths
@@ -127,7 +134,7 @@ fn repair(data: &[u8]) -> Option<Vec<u8>> {
     let mut frame = data.to_vec();
     let tail = frame.len().next_multiple_of(FRAME_ALIGNMENT as usize);
     frame.resize(tail, 0);
-    frame.get_mut(0..4)?.copy_from_slice(b"tlf\x01");
+    frame.get_mut(0..4)?.copy_from_slice(b"tlf\x02");
     let mut header = FrameHeader::decode(frame.first_chunk()?)?;
     (header.segment, header.position) = (SEGMENT, SEGMENT_HEADER_BYTES);
     if header.head_bytes() > frame.len() as u64 {
@@ -136,7 +143,7 @@ fn repair(data: &[u8]) -> Option<Vec<u8>> {
     repair_payloads(&mut frame, &mut header);
     frame[..FRAME_HEADER_BYTES].copy_from_slice(&header.encode());
     let crc = head_sum(&frame, &header);
-    set_crc(&mut frame, crc);
+    finish_header(SECRET, frame.first_chunk_mut()?, crc);
     Some(frame)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! input   := repairs u8 | damage | applied u8 | segment*
-//! repairs    bit 0: the sums of segment headers; bit 1: place and sums of each frame;
+//! repairs    bit 0: the sums of segment headers; bit 1: place, sums and seal of each frame;
 //!            bit 2: number and predecessor of each frame, and what headers tell of it
 //! damage  := segment u8 | position u16 | change u8      after the repairs;  0 changes nothing
 //! applied    how many frames of the first segment the index holds
@@ -17,17 +17,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::base::error::StorageError;
+use crate::base::hash::HashKey;
 use crate::base::types::{AppliedCommit, CommitSequence, EngineId, SegmentId};
 use crate::log::parts::{
-    FRAME_HEADER_BYTES, FrameHeader, FrameSeed, MAX_SEGMENT_ID, MIN_PAYLOAD_BYTES, PAYLOAD_CRC_AT,
-    PAYLOAD_SUMMED_FROM, SegmentHeader, set_crc, u32_at, u64_at,
+    FRAME_HEADER_BYTES, FrameHeader, MAX_SEGMENT_ID, MIN_PAYLOAD_BYTES, PAYLOAD_CRC_AT,
+    PAYLOAD_SUMMED_FROM, SegmentHeader, finish_header, sum_head, u32_at, u64_at,
 };
 use crate::log::{
-    CommitLog, LogOptions, NewFrame, Payload, RecoveredLog, SEGMENT_HEADER_BYTES, frame_layout,
+    CommitLog, LogIdentity, LogOptions, NewFrame, Payload, RecoveredLog, SEGMENT_HEADER_BYTES,
+    frame_layout,
 };
 use crate::testing::disk::{PowerLoss, SimulatedDisk};
 
-const ENGINE: EngineId = EngineId(1);
+/// The log of the input. What is repaired has its secret, and so gets beyond the seal.
+const LOG: LogIdentity = LogIdentity { engine: EngineId(1), secret: HashKey([1, 2]) };
 const HEADER_FIELDS: usize = 72;
 /// More would only make a run longer.
 const MAX_SEGMENTS: usize = 4;
@@ -118,7 +121,7 @@ fn open(disk: &SimulatedDisk, applied: AppliedCommit) -> Result<Opened, StorageE
     let directory = Path::new(DIRECTORY);
     let files = disk.process();
     let opened =
-        CommitLog::open(Arc::clone(&files), directory, ENGINE, options, applied, &mut |frame| {
+        CommitLog::open(Arc::clone(&files), directory, LOG, options, applied, &mut |frame| {
             frames.push((frame.applied.sequence, frame.write_batch.to_vec()));
             payloads.extend(frame.payloads());
             Ok(())
@@ -215,7 +218,7 @@ impl Chain {
         let id = id_of(segment);
         if headers {
             let mut header = SegmentHeader {
-                engine: ENGINE,
+                identity: LOG,
                 id,
                 epoch: u32_at(segment, 32),
                 previous_crc: u32_at(segment, 36),
@@ -278,8 +281,9 @@ impl Chain {
         let (first, rest) = bytes.split_first_chunk().expect("a header was read");
         let (write_batch, rest) = rest.split_at(header.write_batch_bytes as usize);
         let table_bytes = header.head_bytes() as usize - FRAME_HEADER_BYTES - write_batch.len();
-        header.crc = FrameSeed::new(ENGINE).sum_head(first, write_batch, &rest[..table_bytes]);
-        set_crc(bytes, header.crc);
+        header.crc = sum_head(first, write_batch, &rest[..table_bytes]);
+        let first = bytes.first_chunk_mut().expect("a header was read");
+        finish_header(LOG.secret, first, header.crc);
         Some(header)
     }
 }

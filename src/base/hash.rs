@@ -1,25 +1,25 @@
-//! SipHash-1-3 with 128 bits out: how the cleaner tells keys apart without keeping them.
+//! SipHash with 128 bits out: what nobody can foretell who does not know its key.
 //!
-//! Two keys with one hash would lose a record, so the hash is keyed with random bits that nobody
-//! outside knows: colliding keys can be found by chance only, and the chance for a pair in a
-//! billion keys is below 2^-68. The algorithm is that of Aumasson and Bernstein (2012), with the
-//! rounds that hash tables take where hashes are never shown: one a word and three at the end.
+//! The algorithm is that of Aumasson and Bernstein (2012). With one round a word and three at the
+//! end, as hash tables take it, it tells record keys apart without keeping them: two keys with one
+//! hash would lose a record, and are found by chance only, which for a pair in a billion keys is
+//! below 2^-68. With two and four, as its authors want it for what is shown to others, it seals
+//! what is written to disk.
 
-use crate::core::Shared;
+use std::fmt;
 
-/// The secret of one map of keys.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct HashKey(pub [u64; 2]);
+/// The secret of hashes that belong together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct HashKey(pub [u64; 2]);
 
-impl HashKey {
-    /// A new one.
-    pub(super) fn random(shared: &Shared) -> Self {
-        Self(shared.secrets.key())
+impl fmt::Debug for HashKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HashKey(..)")
     }
 }
 
 /// The hash of a record's key.
-pub(super) type Hash = [u64; 2];
+pub type Hash = [u64; 2];
 
 struct State([u64; 4]);
 
@@ -53,10 +53,18 @@ impl State {
     }
 }
 
-/// Hashes the bytes of a key.
+/// Hashes the bytes of a record's key.
 #[inline(always)]
-pub(super) fn hash(secret: HashKey, bytes: &[u8]) -> Hash {
+#[must_use]
+pub fn hash(secret: HashKey, bytes: &[u8]) -> Hash {
     sip::<1, 3>(secret, bytes)
+}
+
+/// Seals bytes: 64 bits that cannot be made for any bytes without the secret, also by who has seen
+/// the seals of others.
+#[must_use]
+pub fn seal(secret: HashKey, bytes: &[u8]) -> u64 {
+    sip::<2, 4>(secret, bytes)[0]
 }
 
 /// The last bytes, fewer than eight, as a number.
