@@ -20,8 +20,8 @@
 //!   .  zeros                 up to the next multiple of 8
 //! ```
 //!
-//! Nothing in a header is believed before its seal holds, and nothing is summed: what a client sends
-//! lies in the same file, and may look like a frame in all but the seal.
+//! Nothing in a header is believed before its seal holds, and nothing is summed: what a client
+//! sends lies in the same file, and may look like a frame in all but the seal.
 //!
 //! A payload is an encoded record batch. Its checksum in the table is the batch's own: it covers
 //! the batch from byte 21 on and stands, big-endian, in its bytes 17 to 20. Bytes 0 to 16 (base

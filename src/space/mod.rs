@@ -1,4 +1,5 @@
-//! The operations that give space back: retention, the cleaner, relocation, freeing, checkpoints; and the proof of what is synced.
+//! The operations that give space back: retention, the cleaner, relocation, freeing, checkpoints.
+//! Beside them stands the proof of what is synced.
 
 pub mod checkpoint;
 pub mod cleaner;

@@ -12,7 +12,7 @@ use crate::core::Shared;
 
 struct Proof;
 
-/// Commits what proves the last sync, if nothing proves it yet. On a full disk it is left for later.
+/// Commits what proves the last sync, if nothing proves it yet. On a full disk that comes later.
 ///
 /// # Errors
 /// What the storage says.

@@ -2,6 +2,7 @@
 
 use crate::common;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use common::failing::{Broken, Call, FailingFiles};
@@ -117,11 +118,14 @@ fn what_lies_elsewhere_when_its_turn_comes_is_read_there_and_damage_there_is_fou
             names.sort();
             if damage {
                 // One bit of a batch that was moved.
-                let path = newest.join(names.last().expect("there is one"));
-                disk.disk.tamper(&path, |bytes| {
-                    let at = bytes.windows(99).position(|part| part == [7; 99]).expect("a value");
-                    bytes[at] ^= 1;
-                });
+                let value = |path: &PathBuf| {
+                    let bytes = disk.disk.contents(path).expect("it is there");
+                    bytes.windows(99).position(|part| part == [7; 99])
+                };
+                let mut paths = names.iter().rev().map(|name| newest.join(name));
+                let found = paths.find_map(|path| value(&path).map(|at| (path, at)));
+                let (path, at) = found.expect("there is a value");
+                disk.disk.tamper(&path, |bytes| bytes[at] ^= 1);
             }
         });
         let report = engine.verify().unwrap();

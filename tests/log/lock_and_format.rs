@@ -111,7 +111,7 @@ fn two_engines_cannot_share_a_directory_for_their_logs() {
 fn a_format_that_is_not_known_is_refused_and_nothing_is_touched() {
     let test = closed_engine();
     let good = test.disk.contents(Path::new(FORMAT)).unwrap();
-    let newer = String::from_utf8(good.clone()).unwrap().replace("format 2", "format 3");
+    let newer = String::from_utf8(good.clone()).unwrap().replace("format 3", "format 4");
     let long = vec![b'x'; 100_000];
     for unknown in [newer.as_bytes(), b"", b"\0\xff", b"tidelog format 2\n", &long] {
         test.disk.plant(Path::new(FORMAT), unknown.to_vec());

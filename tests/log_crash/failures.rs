@@ -302,8 +302,8 @@ fn a_clock_that_steps_changes_nothing_but_the_append_times() {
         CommitLog::open(files, directory, LOG, options, applied, &mut replay).unwrap();
         assert_eq!(replayed, times);
         for at in positions {
-            // The checksums and the append time.
-            for place in [at + 4..at + 8, at + 40..at + 48, at + 56..at + 60] {
+            // The checksums, the append time and the seal.
+            for place in [at + 4..at + 8, at + 40..at + 48, at + 56..at + 60, at + 68..at + 76] {
                 bytes[place].fill(0);
             }
         }

@@ -33,7 +33,7 @@ fn only_files_that_nothing_is_wrong_with_are_kept() {
         append_one(&scene.log, &big(6));
     };
     assert!(!is_kept(&append_odd, 5), "longer than a segment");
-    let exact = Commit::new(5, vec![batch(5, 3892)]);
+    let exact = Commit::new(5, vec![batch(5, 3884)]);
     assert_eq!(SEGMENT_HEADER_BYTES + exact.frame_bytes(), full);
     let append_exact = |scene: &Scene| {
         append_one(&scene.log, &exact);

@@ -22,7 +22,10 @@ fn a_freed_segment_becomes_the_next_one_and_its_old_id_reads_nothing() {
     let (disk, log) = (&scene.disk, &scene.log);
     // Its descriptor is in the cache of open files.
     read_back(log, &big(1), scene.places[0]).unwrap();
-    assert_eq!(log.free_segment(SegmentId(1)).unwrap(), scene.places[0].position + 3608);
+    assert_eq!(
+        log.free_segment(SegmentId(1)).unwrap(),
+        scene.places[0].position + big(1).frame_bytes()
+    );
     assert_eq!(free_names(disk), ["00000000000000000001.free"]);
     assert!(read_back(log, &big(1), scene.places[0]).is_err());
     let length = length_of(disk, &free_path(SegmentId(1)));
@@ -48,7 +51,8 @@ fn a_freed_segment_becomes_the_next_one_and_its_old_id_reads_nothing() {
 fn what_an_earlier_use_left_is_not_torn_and_what_this_one_left_is() {
     let scene = Scene::new(1);
     let place = append_one(&scene.log, &small(5));
-    let tail = length_of(&scene.disk, &segment_path(place.segment)) - place.position - 408;
+    let end = place.position + small(5).frame_bytes();
+    let tail = length_of(&scene.disk, &segment_path(place.segment)) - end;
     assert_eq!(scene.log.free_segments().bytes, tail);
     scene.log.sync(scene.log.written()).unwrap();
     let torn = append_one(&scene.log, &small(6));

@@ -6,7 +6,7 @@
 //! secret 0123456789abcdef0123456789abcdef
 //! ```
 //!
-//! The secret seals the frames of the commit log. It is told to nobody, in errors neither.
+//! The secret seals the frames of the commit log. No message and no error repeats it.
 
 use std::io::{ErrorKind, IoSlice};
 use std::path::Path;
