@@ -62,9 +62,9 @@ fn decoys(known: &Known) -> Vec<u8> {
 /// Frames whose checksums hold, with seals as somebody might guess them.
 fn guessed(known: &Known) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let format = u64::from_le_bytes(*known.before[16..].first_chunk().unwrap());
+    let format = u64::from_le_bytes(*known.before[16..].first_chunk().expect("it is long enough"));
     let seen = known.before[4096..].windows(8).step_by(4);
-    let seen = seen.map(|seal| u64::from_le_bytes(seal.try_into().unwrap()));
+    let seen = seen.map(|seal| u64::from_le_bytes(seal.try_into().expect("it has eight bytes")));
     for seal in [0, u64::MAX, format, !format].into_iter().chain(seen).take(150) {
         bytes.extend(summed(known.at + bytes.len(), seal));
     }
@@ -102,17 +102,20 @@ fn moved(known: &Known) -> Vec<u8> {
 
 /// A synced commit, somebody's buffered one, and after it the client's own with this payload.
 fn life(builder: EngineBuilder, test: &TestEngine, payload: &[u8]) -> Known {
-    let engine: Engine = builder.open().unwrap();
+    let engine: Engine = builder.open().expect("the engine opens");
     let partition = one_partition(&engine, "first", &[]);
     let mut honest = engine.append_transaction();
-    honest.records(&partition, [Record::keyless("honest").timestamp(NOW_MS)]).unwrap();
-    honest.commit(Durability::Sync).unwrap();
+    honest
+        .records(&partition, [Record::keyless("honest").timestamp(NOW_MS)])
+        .expect("the record is good");
+    honest.commit(Durability::Sync).expect("it is committed");
     append(&engine, &partition, [Record::keyless(vec![1; 3000]).timestamp(NOW_MS)]);
-    let before = test.disk.contents(Path::new(SEGMENT)).unwrap();
+    let before = test.disk.contents(Path::new(SEGMENT)).expect("it is there");
     let value = [MARK, payload, &vec![7; VALUE_BYTES - payload.len()]].concat();
     append(&engine, &partition, [Record::keyless(value).timestamp(NOW_MS)]);
-    let after = test.disk.contents(Path::new(SEGMENT)).unwrap();
-    let mark = after.windows(MARK.len()).position(|bytes| bytes == MARK).unwrap();
+    let after = test.disk.contents(Path::new(SEGMENT)).expect("it is there");
+    let mark =
+        after.windows(MARK.len()).position(|bytes| bytes == MARK).expect("the value is there");
     let mark_end = mark + MARK.len();
     let at = mark_end.next_multiple_of(8);
     Known { before, at, padding: at - mark_end }
@@ -139,8 +142,8 @@ fn refused(forge: Forge, broken: BrokenRules) -> Vec<OpenError> {
         test.lose_power(PowerLoss::Random(loss));
         match test.builder().broken(broken).open() {
             Ok(engine) => {
-                let topic = engine.topic("first").unwrap();
-                let records = records_of(&engine, &topic.partition(0).unwrap());
+                let topic = engine.topic("first").expect("it exists");
+                let records = records_of(&engine, &topic.partition(0).expect("it has one"));
                 assert_eq!(records[0].value.as_deref(), Some(&b"honest"[..]), "what was synced");
                 assert!(records.len() <= 3);
             }

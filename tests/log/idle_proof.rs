@@ -14,17 +14,16 @@ fn segment() -> PathBuf {
 }
 
 fn length(test: &TestEngine) -> usize {
-    test.disk.contents(&segment()).unwrap().len()
+    test.disk.contents(&segment()).expect("it is there").len()
 }
 
 fn sync(engine: &Engine) {
-    let topic = engine.topic("orders").unwrap();
+    let topic = engine.topic("orders").expect("it exists");
+    let partition = topic.partition(0).expect("it has one");
     let mut append = engine.append_transaction();
-    let value = vec![5; 300];
-    append
-        .records(&topic.partition(0).unwrap(), [Record::keyless(value).timestamp(NOW_MS)])
-        .unwrap();
-    append.commit(Durability::Sync).unwrap();
+    let record = Record::keyless(vec![5; 300]).timestamp(NOW_MS);
+    append.records(&partition, [record]).expect("the record is good");
+    append.commit(Durability::Sync).expect("it is committed");
 }
 
 /// An engine whose last act was a sync; then it is idle, or is killed at once. Where its frames of
@@ -38,7 +37,7 @@ fn life(is_idle: bool) -> (TestEngine, usize) {
     }
     let end = length(&test);
     if is_idle {
-        engine.run_maintenance().unwrap();
+        engine.run_maintenance().expect("nothing fails");
     }
     drop(engine);
     test.kill();
@@ -57,7 +56,10 @@ fn flip_each(is_idle: bool) -> (usize, usize) {
             Ok(engine) => {
                 // Where a read meets the damage, it names it too: the records are not lost unseen.
                 let count = engine.topic("orders").map_or(0, |topic| {
-                    engine.watermarks(&topic.partition(0).unwrap()).unwrap().log_end
+                    engine
+                        .watermarks(&topic.partition(0).expect("it has one"))
+                        .expect("it exists")
+                        .log_end
                 });
                 assert!(count <= RECORDS);
                 shorter += usize::from(count < RECORDS);
