@@ -4,6 +4,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 
+use super::frame::FRAME_HEADER_BYTES;
 use super::replay::{FrameReader, Window};
 use super::segment::{SEGMENT_HEADER_BYTES, Segment};
 use super::{CommitLog, LogIdentity, LogOptions, NewFrame, Payload, frame_layout};
@@ -109,6 +110,26 @@ fn one_wrong_bit_in_any_field_and_a_frame_does_not_count() {
             let is_free = free.iter().any(|place| place.contains(&at));
             assert_eq!(counts(&disk, &last, bytes), is_free, "byte {at} bit {bit}");
         }
+    }
+}
+
+#[test]
+fn a_header_that_says_anything_else_is_none_also_where_it_was_summed_anew() {
+    let (disk, last, bytes) = segment(b"changes", &[]);
+    let head = 8..FRAME_HEADER_BYTES - 8;
+    let sum = |bytes: &[u8]| crc32c::crc32c(&[&bytes[head.clone()], b"changes"].concat());
+    assert_eq!(bytes[START + 4..START + 8], sum(&bytes[START..]).to_le_bytes());
+    for bit in head.start * 8..head.end * 8 {
+        let mut bytes = bytes.clone();
+        bytes[START + bit / 8] ^= 1 << (bit % 8);
+        let crc = sum(&bytes[START..]);
+        bytes[START + 4..START + 8].copy_from_slice(&crc.to_le_bytes());
+        disk.tamper(Path::new("/log/00000000000000000001.log"), |file| *file = bytes);
+        let segment = Segment::open(&disk, Path::new("/log"), SegmentId(1)).unwrap();
+        let mut reader = FrameReader::new(LOG.secret, BrokenRules::NONE);
+        let mut window = Window::new(&segment, u64::MAX).unwrap();
+        assert_eq!(reader.find(&mut window, SEGMENT_HEADER_BYTES).unwrap(), None, "bit {bit}");
+        assert!(reader.next(&mut window, SEGMENT_HEADER_BYTES, &last).unwrap().is_none());
     }
 }
 
