@@ -113,12 +113,15 @@ fn a_format_that_is_not_known_is_refused_and_nothing_is_touched() {
     let good = test.disk.contents(Path::new(FORMAT)).unwrap();
     let newer = String::from_utf8(good.clone()).unwrap().replace("format 3", "format 4");
     let long = vec![b'x'; 100_000];
-    for unknown in [newer.as_bytes(), b"", b"\0\xff", b"tidelog format 2\n", &long] {
+    let damaged = String::from_utf8(good.clone()).unwrap().replace("engine", "engin3");
+    let damaged = damaged.as_bytes();
+    for unknown in [newer.as_bytes(), damaged, b"", b"\0\xff", b"tidelog format 2\n", &long] {
         test.disk.plant(Path::new(FORMAT), unknown.to_vec());
         match refused(&test) {
             OpenError::UnknownFormat { path, found } => {
                 assert_eq!(path, Path::new(FORMAT));
                 assert!(found.len() <= 400);
+                assert!(!found.contains("secret"), "no error repeats it");
             }
             error => panic!("{error:?}"),
         }
