@@ -30,7 +30,7 @@ fn fill(engine: &Engine, partition: &Partition, record_count: usize, record_byte
             break;
         }
     }
-    engine.checkpoint().expect("a checkpoint is taken");
+    engine.maintenance().checkpoint().expect("a checkpoint is taken");
 }
 
 /// The first batch of a partition that was never trimmed, and of one behind many trims.

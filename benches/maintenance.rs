@@ -138,7 +138,7 @@ fn round(total_bytes: u64, pool: &[Bytes]) -> Round {
         let partition = if index % 5 == 0 { &kept } else { &gone };
         append(&engine, partition, &pool[index as usize % pool.len()]);
     }
-    engine.checkpoint().expect("it is taken");
+    engine.maintenance().checkpoint().expect("it is taken");
     // As long as the work beside will take, about: a few bytes would only fill the system's cache.
     let alone_bytes = total_bytes * ALONE;
     let (alone, alone_time) = measure(&engine, &appended, pool, |bytes| bytes >= alone_bytes);

@@ -125,7 +125,7 @@ fn many_ids(directory: &BenchDir, id_count: u64) {
     let engine = open();
     let topic = engine.create_topic("ids", TopicConfig::new(1)).expect("it is made");
     let partition = topic.partition(0).expect("it has one");
-    engine.checkpoint().expect("the disk is good");
+    engine.maintenance().checkpoint().expect("the disk is good");
     let before = resident_mib();
     for id in 0..id_count as i64 {
         let mut sequence = 0;
@@ -136,7 +136,7 @@ fn many_ids(directory: &BenchDir, id_count: u64) {
         }
         append.commit(Durability::Buffered).expect("it is committed");
     }
-    engine.checkpoint().expect("the disk is good");
+    engine.maintenance().checkpoint().expect("the disk is good");
     let after = resident_mib();
     println!("{id_count} live producer ids, five batches each: {:.0} MiB more", after - before);
     engine.close().expect("it closes");

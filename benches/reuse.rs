@@ -152,8 +152,8 @@ impl Ours {
     fn free(&self) {
         let end = self.engine.watermarks(&self.partition).expect("it exists").log_end;
         self.engine.delete_records(&self.partition, end).expect("it is deleted");
-        self.engine.checkpoint().expect("it is taken");
-        self.engine.run_maintenance().expect("it goes on");
+        self.engine.maintenance().checkpoint().expect("it is taken");
+        self.engine.maintenance().run().expect("it goes on");
     }
 
     fn forget_cached(&self) {

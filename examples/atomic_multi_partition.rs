@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let engine = Engine::open(&directory, EngineConfig::default())?;
     let mut record_count = 0;
-    for topic in engine.topics() {
+    for topic in engine.topics().list() {
         for partition in topic.partitions() {
             let fetched = engine.fetch(&partition, 0, FetchOptions::new())?;
             for record in fetched.records() {

@@ -43,7 +43,9 @@ pub use engine::handles::{
     ProducerTransaction, TransactionalProducer,
 };
 pub use engine::maintenance::MaintenanceStep;
-pub use engine::{Cleaner, ConsumerGroup, Engine, EngineBuilder, ProducerManager};
+pub use engine::{
+    Cleaner, ConsumerGroup, Engine, EngineBuilder, ManualMaintenance, ProducerManager, Topics,
+};
 pub use open::recovery::{OpenError, Recovered};
 pub use open::verify::VerifyReport;
 pub use read::describe::{LogSpace, PartitionDescription, TopicDescription};

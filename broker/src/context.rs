@@ -178,7 +178,7 @@ impl Context {
         action: Action,
         id: TopicId,
     ) -> Result<Topic, Fault> {
-        let topic = self.engine.topic_by_id(id).ok_or_else(Fault::unknown_id)?;
+        let topic = self.engine.topics().by_id(id).ok_or_else(Fault::unknown_id)?;
         if !access.allows(action, topic.name().as_str()) {
             access.note_refusal(action, topic.name().as_str());
             return Err(Fault::not_allowed());

@@ -97,7 +97,7 @@ fn live(machine: &mut Machine) {
     machine.disk.kill();
     let engine = machine.open();
     engine.delete_topic("audit.log").expect("it is deleted");
-    engine.add_partitions("orders", 5).expect("it grows");
+    engine.topics().add_partitions("orders", 5).expect("it grows");
     engine.close().expect("it closes");
 }
 

@@ -2,12 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::thread::{Builder, JoinHandle};
 
-use parking_lot::Mutex;
-
-use super::{Engine, Inner};
+use super::session::{Engine, Inner};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::error::StorageError;
 use crate::base::io::{Files, SystemFiles};
@@ -33,8 +30,43 @@ pub struct EngineBuilder {
     pub(crate) broken: BrokenRules,
 }
 
+impl Engine {
+    /// Opens the engine in a directory, or makes it there. One process at a time can.
+    ///
+    /// # Errors
+    /// [`OpenError`]; log and index are as they were. [`OpenError::NoStore`] in a build without
+    /// the feature `rocksdb`.
+    pub fn open(directory: impl AsRef<Path>, config: EngineConfig) -> Result<Self, OpenError> {
+        Self::builder(directory).config(config).open()
+    }
+
+    /// Opens an engine with more than limits: a clock, another directory for the log.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[cfg(feature = "rocksdb")] {
+    /// # let name = format!("tidelog-doc-builder-{}", std::process::id());
+    /// # let directory = std::env::temp_dir().join(name);
+    /// use tidelog::{Engine, EngineConfig};
+    ///
+    /// let engine = Engine::builder(directory.join("index"))
+    ///     .log_dir(directory.join("log"))
+    ///     .config(EngineConfig::default().segment_bytes(64 << 20))
+    ///     .open()?;
+    /// assert!(engine.recovered().is_new);
+    /// # engine.close()?;
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn builder(directory: impl AsRef<Path>) -> EngineBuilder {
+        EngineBuilder::new(directory.as_ref())
+    }
+}
+
 impl EngineBuilder {
-    pub(super) fn new(directory: &Path) -> Self {
+    fn new(directory: &Path) -> Self {
         Self {
             directory: directory.to_owned(),
             log_directory: None,
@@ -86,10 +118,9 @@ impl EngineBuilder {
             broken: self.broken,
         };
         let (shared, recovered) = open(&options)?;
-        let closing = AtomicBool::new(false);
-        let inner = Inner { shared, recovered, threads: Mutex::default(), closing };
+        let inner = Inner::new(shared, recovered);
         // Where one cannot be started, the drop ends the others and lets go of the directories.
-        start_threads(&inner.shared, &mut inner.threads.lock())?;
+        inner.start_threads(start_threads)?;
         Ok(Engine { inner: Arc::new(inner) })
     }
 }
@@ -126,9 +157,4 @@ fn start_threads(
         threads.push(started.map_err(failed)?);
     }
     Ok(())
-}
-
-pub(super) fn shut(shared: &Shared) {
-    shared.queue.close();
-    shared.pipeline.end_work();
 }

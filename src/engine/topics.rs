@@ -1,10 +1,13 @@
 //! The engine about topics: making, deleting, growing, changing, finding. Delegates only.
 
+use std::fmt;
+use std::sync::Arc;
+
 use super::Engine;
-use crate::base::error::StorageError;
 use crate::base::types::TopicId;
 use crate::config::{ConfigChange, TopicConfig, TopicSettings};
-use crate::read::describe::{LogSpace, TopicDescription, describe, log_space};
+use crate::core::Shared;
+use crate::read::describe::{TopicDescription, describe};
 use crate::state::catalog::Topic;
 use crate::write::topics::{
     AddPartitionsError, AlterTopicError, Alteration, CreateTopicError, DeleteTopicError,
@@ -80,18 +83,6 @@ impl Engine {
         open_or_create_topic(self.shared(), name.as_ref(), &config)
     }
 
-    /// What [`Engine::create_topic`] would refuse, without making anything.
-    ///
-    /// # Errors
-    /// As [`Engine::create_topic`].
-    pub fn check_new_topic(
-        &self,
-        name: impl AsRef<str>,
-        config: &TopicConfig,
-    ) -> Result<(), CreateTopicError> {
-        check_new_topic(self.shared(), name.as_ref(), config).map(|_| ())
-    }
-
     /// Removes a topic with all its records. A topic made anew under the name is another one.
     ///
     /// ```
@@ -123,12 +114,44 @@ impl Engine {
         delete_topic(self.shared(), name.as_ref())
     }
 
-    /// Removes this very topic, and none that was made under its name since.
-    ///
-    /// # Errors
-    /// As [`Engine::delete_topic`].
-    pub fn delete_topic_by_id(&self, id: TopicId) -> Result<(), DeleteTopicError> {
-        delete_topic_by_id(self.shared(), id)
+    /// The topic of this name, if there is one.
+    #[must_use]
+    pub fn topic(&self, name: impl AsRef<str>) -> Option<Topic> {
+        self.shared().catalog.topic(name.as_ref())
+    }
+
+    /// All topics: to list and describe them, to let them grow, to change their settings.
+    #[must_use]
+    pub fn topics(&self) -> Topics<'_> {
+        Topics { shared: self.shared() }
+    }
+}
+
+/// The topics of an engine, for whoever administers them: by [`Engine::topics`].
+///
+/// A topic is made, found by its name and deleted by its name at the engine itself.
+#[derive(Clone, Copy)]
+pub struct Topics<'a> {
+    shared: &'a Arc<Shared>,
+}
+
+impl Topics<'_> {
+    /// All topics, by name.
+    #[must_use]
+    pub fn list(&self) -> Vec<Topic> {
+        self.shared.catalog.topics()
+    }
+
+    /// The topic of this id, if there is one.
+    #[must_use]
+    pub fn by_id(&self, id: TopicId) -> Option<Topic> {
+        self.shared.catalog.topic_by_id(id)
+    }
+
+    /// What a topic is and holds: its settings, and the offsets and sizes of its partitions.
+    #[must_use]
+    pub fn describe(&self, name: impl AsRef<str>) -> Option<TopicDescription> {
+        Some(describe(self.shared, &self.shared.catalog.topic(name.as_ref())?))
     }
 
     /// Adds partitions to a topic, up to `total_count` in all. Keys may then belong elsewhere.
@@ -142,9 +165,9 @@ impl Engine {
     ///
     /// # let engine = Engine::open(&directory, EngineConfig::default())?;
     /// engine.create_topic("orders", TopicConfig::new(3))?;
-    /// let orders = engine.add_partitions("orders", 6)?;
+    /// let orders = engine.topics().add_partitions("orders", 6)?;
     /// assert_eq!(orders.partition_count(), 6);
-    /// assert!(engine.add_partitions("orders", 3).is_err(), "a topic can only grow");
+    /// assert!(engine.topics().add_partitions("orders", 3).is_err(), "a topic can only grow");
     /// # engine.close()?;
     /// # std::fs::remove_dir_all(&directory)?;
     /// # }
@@ -160,19 +183,7 @@ impl Engine {
         name: impl AsRef<str>,
         total_count: u32,
     ) -> Result<Topic, AddPartitionsError> {
-        add_partitions(self.shared(), name.as_ref(), total_count)
-    }
-
-    /// What [`Engine::add_partitions`] would refuse, without adding anything.
-    ///
-    /// # Errors
-    /// As [`Engine::add_partitions`].
-    pub fn check_add_partitions(
-        &self,
-        name: impl AsRef<str>,
-        total_count: u32,
-    ) -> Result<(), AddPartitionsError> {
-        check_add_partitions(self.shared(), name.as_ref(), total_count).map(|_| ())
+        add_partitions(self.shared, name.as_ref(), total_count)
     }
 
     /// Changes settings of a topic: all of the changes or, if anything is wrong, none. They hold
@@ -193,7 +204,7 @@ impl Engine {
     ///     name: "cleanup.policy".to_owned(),
     ///     operation: ConfigOperation::Set("compact".to_owned()),
     /// };
-    /// engine.alter_topic("orders", &[compact])?;
+    /// engine.topics().alter("orders", &[compact])?;
     /// assert!(orders.settings().effective().cleanup_policy.compact);
     /// # engine.close()?;
     /// # std::fs::remove_dir_all(&directory)?;
@@ -205,56 +216,61 @@ impl Engine {
     /// # Errors
     /// [`AlterTopicError`]: it does not exist, a setting is not valid, or the storage; after a
     /// failed sync the outcome is unknown.
-    pub fn alter_topic(
+    pub fn alter(
         &self,
         name: impl AsRef<str>,
         changes: &[ConfigChange],
     ) -> Result<(), AlterTopicError> {
-        alter_topic(self.shared(), name.as_ref(), Alteration::Changes(changes.to_vec()))
+        alter_topic(self.shared, name.as_ref(), Alteration::Changes(changes.to_vec()))
     }
 
     /// Gives a topic these settings and no others.
     ///
     /// # Errors
-    /// As [`Engine::alter_topic`].
-    pub fn set_topic_settings(
+    /// As [`Topics::alter`].
+    pub fn replace_settings(
         &self,
         name: impl AsRef<str>,
         settings: TopicSettings,
     ) -> Result<(), AlterTopicError> {
-        alter_topic(self.shared(), name.as_ref(), Alteration::Replace(settings))
+        alter_topic(self.shared, name.as_ref(), Alteration::Replace(settings))
     }
 
-    /// The topic of this name, if there is one.
-    #[must_use]
-    pub fn topic(&self, name: impl AsRef<str>) -> Option<Topic> {
-        self.shared().catalog.topic(name.as_ref())
-    }
-
-    /// The topic of this id, if there is one.
-    #[must_use]
-    pub fn topic_by_id(&self, id: TopicId) -> Option<Topic> {
-        self.shared().catalog.topic_by_id(id)
-    }
-
-    /// All topics, by name.
-    #[must_use]
-    pub fn topics(&self) -> Vec<Topic> {
-        self.shared().catalog.topics()
-    }
-
-    /// What a topic is and holds: its settings, and the offsets and sizes of its partitions.
-    #[must_use]
-    pub fn describe_topic(&self, name: impl AsRef<str>) -> Option<TopicDescription> {
-        Some(describe(self.shared(), &self.topic(name)?))
-    }
-
-    /// What the commit log takes of its disk, and what of it can be read.
+    /// Removes this very topic, and none that was made under its name since.
     ///
     /// # Errors
-    /// [`StorageError`]: what the system says of the disk, or the engine is closed.
-    pub fn log_space(&self) -> Result<LogSpace, StorageError> {
-        self.shared().check_open()?;
-        log_space(self.shared())
+    /// As [`Engine::delete_topic`].
+    pub fn delete_by_id(&self, id: TopicId) -> Result<(), DeleteTopicError> {
+        delete_topic_by_id(self.shared, id)
+    }
+
+    /// What [`Engine::create_topic`] would refuse, without making anything.
+    ///
+    /// # Errors
+    /// As [`Engine::create_topic`].
+    pub fn validate_create(
+        &self,
+        name: impl AsRef<str>,
+        config: &TopicConfig,
+    ) -> Result<(), CreateTopicError> {
+        check_new_topic(self.shared, name.as_ref(), config).map(|_| ())
+    }
+
+    /// What [`Topics::add_partitions`] would refuse, without adding anything.
+    ///
+    /// # Errors
+    /// As [`Topics::add_partitions`].
+    pub fn validate_add_partitions(
+        &self,
+        name: impl AsRef<str>,
+        total_count: u32,
+    ) -> Result<(), AddPartitionsError> {
+        check_add_partitions(self.shared, name.as_ref(), total_count).map(|_| ())
+    }
+}
+
+impl fmt::Debug for Topics<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Topics")
     }
 }

@@ -3,6 +3,9 @@
 pub use crate::base::{hash, io, rules};
 pub use crate::index::{keyspace, store, write_batch};
 pub use crate::state::partition;
+pub use crate::testing::hooks::{
+    forget_cleaned, pretend_open_transaction, skip_offsets, write_marker,
+};
 pub use crate::testing::store::{MemoryStore, conformance, differential};
 
 /// The commit log.

@@ -119,7 +119,7 @@ impl World {
     }
 
     /// Lets time pass, for both clocks of an engine: ages, and the timeouts of transactions, which
-    /// `Engine::run_maintenance` sees. Waits with a timeout, such as `poll`, wait in real time.
+    /// `ManualMaintenance::run` sees. Waits with a timeout, such as `poll`, wait in real time.
     ///
     /// # Panics
     /// If that is more than 500 million years.

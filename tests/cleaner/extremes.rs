@@ -76,14 +76,14 @@ fn no_setting_no_clock_and_no_timestamp_keeps_the_cleaner_busy() {
             loop {
                 let round = engine.cleaner().run().expect("the disk is good");
                 assert!(round.failures.is_empty(), "{:?}", round.failures.first());
-                let retained = engine.run_retention().expect("the disk is good");
+                let retained = engine.maintenance().run_retention().expect("the disk is good");
                 if round.passes.is_empty() && retained.moved_partitions == 0 {
                     break;
                 }
                 rounds += 1;
                 assert!(rounds < 6, "{first} {second}: {:?}", round.passes.first());
             }
-            engine.run_maintenance().expect("the disk is good");
+            engine.maintenance().run().expect("the disk is good");
             assert_verified(&engine);
             for partition in &partitions {
                 records_of(&engine, partition);

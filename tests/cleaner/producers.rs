@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::{
     NOW_MS, TestEngine, as_a_client_reads, assert_verified, batches_of, offsets_of, one_partition,
 };
+use tidelog::internals;
 use tidelog::record::{BatchBuilder, MarkerKind};
 use tidelog::types::ProducerIdentity;
 use tidelog::{
@@ -52,7 +53,7 @@ fn send(
     let mut append = engine.append_transaction();
     if is_transactional {
         builder = builder.transactional();
-        engine.pretend_open_transaction("p", producer, partition);
+        internals::pretend_open_transaction(engine, "p", producer, partition);
         append.transactional_id("p", FirstSequence::Any);
     }
     for &(key, value) in records {
@@ -71,7 +72,7 @@ fn plain(engine: &Engine, partition: &Partition, records: &[(&str, &str)]) {
 }
 
 fn end(engine: &Engine, partition: &Partition, producer: ProducerIdentity, kind: MarkerKind) {
-    engine.write_marker(producer, partition, kind).unwrap();
+    internals::write_marker(engine, producer, partition, kind).unwrap();
 }
 
 fn clean(engine: &Engine, partition: &Partition) -> Option<CleanerPass> {
@@ -318,7 +319,7 @@ fn a_reader_of_committed_data_gets_to_the_last_stable_offset_over_what_was_empti
     plain(&engine, &partition, &[("z", "1")]);
     for _ in 0..3 {
         test.clock.advance_ms(HORIZON_MS);
-        engine.forget_cleaned(&partition).unwrap();
+        internals::forget_cleaned(&engine, &partition).unwrap();
         clean(&engine, &partition).unwrap();
         let last = batches_of(&engine, &partition).last().unwrap().header().last_offset();
         assert_eq!(last + 1, engine.watermarks(&partition).unwrap().last_stable);

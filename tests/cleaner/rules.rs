@@ -10,6 +10,7 @@ use common::{
     one_partition, records_of, values_of,
 };
 use tidelog::config::{ConfigChange, ConfigOperation};
+use tidelog::internals;
 use tidelog::{
     CleanError, CleanerPass, Engine, FetchOptions, Isolation, OffsetQuery, Partition, Record,
     StorageError, Visibility,
@@ -41,7 +42,7 @@ fn clean(engine: &Engine, partition: &Partition) -> Option<CleanerPass> {
 fn set(engine: &Engine, topic: &str, name: &str, value: &str) {
     let operation = ConfigOperation::Set(value.to_owned());
     let change = ConfigChange { name: name.to_owned(), operation };
-    engine.alter_topic(topic, &[change]).expect("the setting is legal");
+    engine.topics().alter(topic, &[change]).expect("the setting is legal");
 }
 
 /// Flips a bit of the newest place in the log that holds this text.
@@ -66,7 +67,7 @@ fn survivors_more_than_2_31_offsets_apart_keep_their_offsets() {
     let engine = test.open();
     let partition = compacted(&engine, "t");
     append_each(&engine, &partition, &[("a", "1"), ("b", "1")]);
-    engine.skip_offsets(&partition, 3_000_000_000).unwrap();
+    internals::skip_offsets(&engine, &partition, 3_000_000_000).unwrap();
     append_each(&engine, &partition, &[("b", "2")]);
     assert!(clean(&engine, &partition).unwrap().is_finished);
     assert_eq!(offsets_of(&engine, &partition), [0, 3_000_000_000]);
@@ -102,7 +103,7 @@ fn one_damaged_partition_stops_no_other_and_is_tried_again_in_every_round() {
     flip(&test, "damaged soon");
     let before = records_of(&engine, &good).len();
     for _ in 0..2 {
-        let step = engine.run_maintenance().unwrap();
+        let step = engine.maintenance().run().unwrap();
         assert_eq!(step.cleaner_failures, 1);
         assert!(matches!(engine.cleaner().failure(&bad), Some(StorageError::Corruption(_))));
         assert_eq!(engine.metrics().uncleanable_partitions, 1);
@@ -115,7 +116,7 @@ fn one_damaged_partition_stops_no_other_and_is_tried_again_in_every_round() {
     ));
     assert_eq!(described(&engine, &bad).batch_count, 4, "it is left alone");
     flip(&test, "eamaged soon");
-    assert_eq!(engine.run_maintenance().unwrap().cleaner_failures, 0);
+    assert_eq!(engine.maintenance().run().unwrap().cleaner_failures, 0);
     assert_eq!(offsets_of(&engine, &bad), [2, 3]);
     assert_eq!(engine.metrics().uncleanable_partitions, 0);
     assert!(engine.cleaner().failure(&bad).is_none());

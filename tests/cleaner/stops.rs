@@ -11,6 +11,7 @@ use common::{
     NOW_MS, TestEngine, append_batch, assert_verified, batches_of, one_partition, records_of,
 };
 use tidelog::config::{ConfigChange, ConfigOperation};
+use tidelog::internals;
 use tidelog::record::{BatchBuilder, MarkerKind};
 use tidelog::types::ProducerIdentity;
 use tidelog::{CleanerPass, Codec, Durability, Engine, FirstSequence, Partition, Record};
@@ -106,7 +107,7 @@ impl Watched {
         for record in records {
             builder.push(&record.clone().timestamp(NOW_MS)).expect("it is legal");
         }
-        self.engine.pretend_open_transaction("p", PRODUCER, &self.partition);
+        internals::pretend_open_transaction(&self.engine, "p", PRODUCER, &self.partition);
         let mut append = self.engine.append_transaction();
         append.transactional_id("p", FirstSequence::Any);
         append.batch(&self.partition, builder.finish().expect("it is legal")).expect("it is legal");
@@ -116,7 +117,8 @@ impl Watched {
     fn end_transaction(&mut self, base: i64, kind: MarkerKind) {
         let marker = self.engine.watermarks(&self.partition).expect("it exists").log_end;
         self.transactions.push((base, marker, self.now));
-        self.engine.write_marker(PRODUCER, &self.partition, kind).expect("it is legal");
+        internals::write_marker(&self.engine, PRODUCER, &self.partition, kind)
+            .expect("it is legal");
     }
 
     /// Looks which markers are there now.
@@ -186,7 +188,7 @@ impl Watched {
     fn set(&self, name: &str, value: &str) {
         let operation = ConfigOperation::Set(value.to_owned());
         let change = ConfigChange { name: name.to_owned(), operation };
-        self.engine.alter_topic("t", &[change]).expect("the setting is legal");
+        self.engine.topics().alter("t", &[change]).expect("the setting is legal");
     }
 
     /// What is counted goes on from what was counted before; it must be what a new engine counts.

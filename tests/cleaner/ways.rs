@@ -11,9 +11,9 @@ use crate::common::{
     one_partition, records_of,
 };
 use tidelog::config::{ConfigChange, ConfigOperation};
-use tidelog::internals::keyspace::BatchEntry;
 use tidelog::internals::store::{Direction, OpenStore};
 use tidelog::internals::write_batch::{Family, WriteBatch};
+use tidelog::internals::{self, keyspace::BatchEntry};
 use tidelog::record::{BatchBuilder, MarkerKind};
 use tidelog::types::ProducerIdentity;
 use tidelog::{
@@ -163,12 +163,12 @@ fn a_batch_of_a_producer_transaction_is_enough_for_two_readings() {
     builder.push(&Record::new("a", "2")).unwrap();
     let batch = builder.finish().unwrap();
     bytes += batch.len() as u64;
-    engine.pretend_open_transaction("p", producer, partition);
+    internals::pretend_open_transaction(engine, "p", producer, partition);
     let mut append = engine.append_transaction();
     append.transactional_id("p", FirstSequence::Any);
     append.batch(partition, batch).unwrap();
     append.commit(Durability::Sync).unwrap();
-    engine.write_marker(producer, partition, MarkerKind::Commit).unwrap();
+    internals::write_marker(engine, producer, partition, MarkerKind::Commit).unwrap();
     let pass = side.clean().unwrap();
     assert!(pass.read_bytes > bytes, "read {} of {bytes}", pass.read_bytes);
     assert_eq!(crate::common::offsets_of(engine, partition), [1, 2]);
@@ -387,7 +387,7 @@ fn nothing_is_cleaned_by_an_index_entry_that_is_not_its_batchs() {
             append(engine, partition, [Record::new("k", value), Record::new(value, "v")]);
         }
         if has_marker {
-            engine.write_marker(producer, partition, MarkerKind::Commit).unwrap();
+            internals::write_marker(engine, producer, partition, MarkerKind::Commit).unwrap();
         }
         side.engine.close().unwrap();
         distort(&side.test, distortion);
@@ -409,19 +409,20 @@ impl Side {
     fn set(&self, name: &str, value: &str) {
         let operation = ConfigOperation::Set(value.to_owned());
         let change = ConfigChange { name: name.to_owned(), operation };
-        self.engine.alter_topic("t", &[change]).expect("the setting is legal");
+        self.engine.topics().alter("t", &[change]).expect("the setting is legal");
     }
 
     fn transact(&self, sequence: i32, key: &str, kind: MarkerKind) {
         let producer = ProducerIdentity { producer_id: 9, producer_epoch: 0 };
         let mut builder = BatchBuilder::new().producer(9, 0, sequence).transactional();
         builder.push(&Record::new(key, "of a transaction").timestamp(NOW_MS)).expect("it is legal");
-        self.engine.pretend_open_transaction("p", producer, &self.partition);
+        internals::pretend_open_transaction(&self.engine, "p", producer, &self.partition);
         let mut append = self.engine.append_transaction();
         append.transactional_id("p", FirstSequence::Any);
         append.batch(&self.partition, builder.finish().expect("it is legal")).expect("it is legal");
         append.commit(Durability::Sync).expect("it is legal");
-        self.engine.write_marker(producer, &self.partition, kind).expect("it is legal");
+        internals::write_marker(&self.engine, producer, &self.partition, kind)
+            .expect("it is legal");
     }
 }
 
@@ -436,9 +437,8 @@ fn happen(random: &mut Random, sequence: &mut i32, sides: &[Side; 2]) {
             }
             1 => {
                 let end = side.engine.watermarks(&side.partition).expect("it is legal").log_end;
-                side.engine
-                    .skip_offsets(&side.partition, end + (number as i64) * 5000)
-                    .expect("it is legal");
+                let end = end + (number as i64) * 5000;
+                internals::skip_offsets(&side.engine, &side.partition, end).expect("it is legal");
             }
             2 => side.set("min.compaction.lag.ms", ["0", "500", "3000"][number as usize % 3]),
             3 => {

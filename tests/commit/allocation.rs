@@ -30,7 +30,7 @@ fn an_append_of_one_batch_allocates_no_more_than_its_bound() {
         let append = transaction();
         let run = || {
             let ticket = append.submit(Durability::Buffered).unwrap();
-            engine.run_pending();
+            engine.maintenance().run_pending();
             drop(ticket.try_wait().unwrap().unwrap());
         };
         allocation_counter::measure(run).count_total

@@ -46,7 +46,7 @@ fn callbacks_may_submit_and_commit_whatever_the_outcome_they_were_given() {
     refused.submit(Durability::Buffered).unwrap().on_done(next("after a refused one"));
     submit(&engine, &kept, Durability::Sync).on_done(next("after a synced one"));
     submit(&engine, &kept, Durability::Buffered).on_done(|_| ());
-    engine.run_pending();
+    engine.maintenance().run_pending();
     let mut values = values_of(&engine, &kept);
     assert_eq!(values[..3], ["v", "v", "v"]);
     values.sort_unstable();
@@ -66,7 +66,7 @@ fn a_callback_that_panics_harms_nobody_else() {
     let others: Vec<_> = [Durability::Buffered, Durability::Sync]
         .map(|durability| submit(&engine, &partition, durability))
         .into();
-    engine.run_pending();
+    engine.maintenance().run_pending();
     others.into_iter().for_each(|ticket| _ = ticket.try_wait().unwrap().unwrap());
     append(&engine, &partition, [Record::keyless("v")]);
     assert_eq!(log_end(&engine, &partition), 4);
@@ -150,7 +150,7 @@ fn the_engine_may_be_closed_in_a_callback() {
         let ticket = submit(&engine, &partition, Durability::Buffered);
         ticket.on_done(move |_| send.send(closing.close()).unwrap());
         if !background {
-            engine.run_pending();
+            engine.maintenance().run_pending();
         }
         receive.recv().unwrap().unwrap();
         drop(engine);

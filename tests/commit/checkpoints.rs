@@ -120,7 +120,7 @@ fn of_checkpoints_that_meet_none_takes_the_flush_of_another_for_its_own() {
             scope.spawn(|| {
                 for _ in 0..CHECKPOINTS {
                     append(&engine, &partition, [Record::keyless("v")]);
-                    engine.checkpoint().expect("a checkpoint disturbs no other");
+                    engine.maintenance().checkpoint().expect("a checkpoint disturbs no other");
                 }
             });
         }
@@ -142,7 +142,7 @@ fn an_engine_that_has_halted_begins_no_flush_although_all_that_is_applied_is_syn
     test.disk.plan(Fault::next(FileCall::Write, EIO));
     assert!(engine.create_topic("unknown", TopicConfig::new(1)).is_err());
     for _ in 0..2 {
-        assert!(matches!(engine.checkpoint(), Err(StorageError::Halted { .. })));
+        assert!(matches!(engine.maintenance().checkpoint(), Err(StorageError::Halted { .. })));
     }
     assert!(engine.close().is_err());
     assert_eq!(store.flushes.load(Ordering::SeqCst), begun);

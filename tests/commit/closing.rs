@@ -94,7 +94,7 @@ fn no_segment_is_freed_once_another_thread_has_closed_the_engine() {
                 // The second round after an append gives back what the first one has kept.
                 for _ in 0..4 {
                     test.clock.advance_ms(test.config.maintenance_interval_ms);
-                    if let Err(error) = engine.run_maintenance() {
+                    if let Err(error) = engine.maintenance().run() {
                         assert!(matches!(error, StorageError::Closed), "{error}");
                         return;
                     }

@@ -263,8 +263,8 @@ fn churn(engine: &Engine, name: &str) {
         let Ok(topic) = engine.create_topic(name, TopicConfig::new(1)) else { return };
         let operation = ConfigOperation::Set("3000".to_owned());
         let change = ConfigChange { name: "max.message.bytes".to_owned(), operation };
-        let altered = engine.alter_topic(name, &[change]).is_ok();
-        let grown = engine.add_partitions(name, 2).is_ok();
+        let altered = engine.topics().alter(name, &[change]).is_ok();
+        let grown = engine.topics().add_partitions(name, 2).is_ok();
         // A closed engine refuses the append, the commit, or the next change.
         let mut append = engine.append_transaction();
         let added = append.records(&topic.partition(0).unwrap(), [Record::keyless("v")]).is_ok();
@@ -310,7 +310,7 @@ fn appends_topics_settings_syncs_checkpoints_and_a_close_go_on_beside_each_other
             scope.spawn(move || append_and_trim(&trimming, &trimmed));
             let maintaining = engine.clone();
             scope.spawn(move || {
-                while maintaining.run_maintenance().is_ok() {
+                while maintaining.maintenance().run().is_ok() {
                     test.clock.advance_ms(10_000);
                 }
             });
@@ -320,7 +320,7 @@ fn appends_topics_settings_syncs_checkpoints_and_a_close_go_on_beside_each_other
             let first = &partitions[0];
             scope.spawn(move || while reading.fetch(first, 0, FetchOptions::new()).is_ok() {});
             for _ in 0..(5 * round) {
-                engine.checkpoint().unwrap();
+                engine.maintenance().checkpoint().unwrap();
             }
             engine.close().unwrap();
             writers.into_iter().map(|writer| writer.join().unwrap()).sum()
@@ -367,7 +367,7 @@ fn a_checkpoint_beside_a_close_halts_nothing() {
         commit(&engine, std::slice::from_ref(&partition), "v").unwrap();
         thread::scope(|scope| {
             let other = engine.clone();
-            let checkpoint = scope.spawn(move || other.checkpoint());
+            let checkpoint = scope.spawn(move || other.maintenance().checkpoint());
             engine.close().unwrap();
             if let Err(error) = checkpoint.join().unwrap() {
                 assert!(matches!(error, StorageError::Closed), "{error}");

@@ -65,14 +65,14 @@ fn assert_halted(engine: &Engine, topic: &Topic, readable: &[&str]) {
     let mut submitted = engine.append_transaction();
     submitted.records(&topic.partition(0).unwrap(), [Record::keyless("late")]).unwrap();
     let ticket = submitted.submit(Durability::Buffered).unwrap();
-    engine.run_pending();
+    engine.maintenance().run_pending();
     assert!(matches!(ticket.wait(), Err(CommitError::NotWritten { .. })));
     let created = engine.create_topic("late", TopicConfig::new(1));
     assert!(matches!(created, Err(CreateTopicError::Storage(StorageError::Halted { .. }))));
     assert!(engine.delete_topic("t").is_err());
-    assert!(engine.alter_topic("t", &[]).is_err());
-    assert!(engine.add_partitions("t", 9).is_err());
-    assert!(engine.checkpoint().is_err());
+    assert!(engine.topics().alter("t", &[]).is_err());
+    assert!(engine.topics().add_partitions("t", 9).is_err());
+    assert!(engine.maintenance().checkpoint().is_err());
 }
 
 /// What each partition of the topic holds after a reopen, which has to be the same.
@@ -216,10 +216,10 @@ fn a_checkpoint_that_fails_halts_the_engine_and_loses_nothing_whichever_one_is_f
         let engine = test.open();
         let topic = two_partitions(&engine);
         append_to_all(&engine, &topic.partitions(), "a");
-        engine.checkpoint().unwrap();
+        engine.maintenance().checkpoint().unwrap();
         append_to_all(&engine, &topic.partitions(), "b");
         test.store.fail_next_flush(cut);
-        assert!(matches!(engine.checkpoint(), Err(StorageError::Store { .. })));
+        assert!(matches!(engine.maintenance().checkpoint(), Err(StorageError::Store { .. })));
         assert_halted(&engine, &topic, &["a", "b"]);
         drop(engine);
         test.lose_power(PowerLoss::Nothing);
@@ -252,7 +252,7 @@ fn the_first_cause_is_the_one_that_is_reported() {
     test.disk.plan(Fault::next(FileCall::Sync, EIO));
     assert_unknown(commit(&engine, &topic.partitions(), "v", Durability::Sync));
     test.store.fail_next_flush(FailedFlush::KeepsOld);
-    engine.checkpoint().unwrap_err();
+    engine.maintenance().checkpoint().unwrap_err();
     for _ in 0..3 {
         let cause = halt_cause(&engine, &partition, Durability::Sync);
         assert!(matches!(cause, StorageError::Io { operation: "sync", .. }), "{cause:?}");

@@ -71,7 +71,7 @@ fn a_thousand_submitted_commits_are_under_way_from_one_thread() {
     assert!(engine.metrics().queued_bytes > 0);
     assert_eq!(log_end(&engine, &partition(0)), 0);
     tickets = tickets.into_iter().map(|ticket| ticket.try_wait().unwrap_err()).collect();
-    engine.run_pending();
+    engine.maintenance().run_pending();
     assert_eq!(engine.metrics().queued_bytes, 0);
     assert_eq!(engine.metrics().groups - groups_before, 1);
     for (i, ticket) in tickets.into_iter().enumerate() {
@@ -116,9 +116,9 @@ fn a_full_queue_gives_the_transaction_back_and_takes_it_once_there_is_room() {
         other => panic!("{other:?}"),
     }
     assert_eq!(transaction.batch_count(), 1);
-    engine.run_pending();
+    engine.maintenance().run_pending();
     let ticket = transaction.submit(Durability::Buffered).unwrap();
-    engine.run_pending();
+    engine.maintenance().run_pending();
     assert_eq!(base_offset(ticket.wait()), 3);
     assert_eq!(log_end(&engine, &partition), 4);
 }
@@ -197,7 +197,7 @@ fn a_commit_from_its_own_thread_needs_no_other_thread() {
     // Submitted before, so committed before; the sync of the one covers the other.
     let committed = transaction(&engine, &partition, "v").commit(Durability::Sync);
     assert_eq!(base_offset(committed), 3);
-    engine.run_pending();
+    engine.maintenance().run_pending();
     assert_eq!(base_offset(submitted.wait()), 2);
     let marks = engine.watermarks_of(&partition, Visibility::Synced).unwrap();
     assert_eq!(marks.high_watermark, 4);
@@ -215,7 +215,7 @@ fn a_ticket_is_a_future() {
         wakes.0.store(0, Ordering::SeqCst);
         let mut ticket = submit(&engine, &partition, durability);
         assert!(Pin::new(&mut ticket).poll(&mut context).is_pending());
-        engine.run_pending();
+        engine.maintenance().run_pending();
         assert_eq!(wakes.0.load(Ordering::SeqCst), 1);
         let Poll::Ready(outcome) = Pin::new(&mut ticket).poll(&mut context) else {
             panic!("the waker was called");
@@ -231,7 +231,7 @@ fn a_ticket_that_is_dropped_takes_nothing_back() {
     let partition = one_partition(&engine, "t", &[]);
     drop(submit(&engine, &partition, Durability::Buffered));
     drop(submit(&engine, &partition, Durability::Sync));
-    engine.run_pending();
+    engine.maintenance().run_pending();
     assert_eq!(log_end(&engine, &partition), 2);
 }
 
@@ -273,7 +273,7 @@ fn one_refused_transaction_of_a_group_leaves_the_others_whole() {
     engine.delete_topic("gone").unwrap();
     let refused = both.submit(Durability::Buffered).unwrap();
     let after = submit(&engine, &kept, Durability::Buffered);
-    engine.run_pending();
+    engine.maintenance().run_pending();
     assert_eq!((base_offset(before.wait()), base_offset(after.wait())), (0, 1));
     match refused.wait().unwrap_err() {
         CommitError::Refused { reason: Refusal::UnknownPartition { partition }, transaction } => {

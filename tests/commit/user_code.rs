@@ -55,7 +55,7 @@ fn a_buffer_that_panics_when_it_is_freed_harms_nobody_else() {
             .into_iter()
             .flat_map(|durability| [panicking(durability), quiet(durability)])
             .collect();
-        engine.run_pending();
+        engine.maintenance().run_pending();
         for ticket in tickets {
             ticket.try_wait().unwrap().unwrap();
         }

@@ -184,7 +184,7 @@ pub fn batches_of(engine: &Engine, partition: &Partition) -> Vec<RecordBatch> {
 
 /// What there is to tell of a partition.
 pub fn described(engine: &Engine, partition: &Partition) -> tidelog::PartitionDescription {
-    let topic = engine.describe_topic(partition.topic().name()).expect("the topic exists");
+    let topic = engine.topics().describe(partition.topic().name()).expect("the topic exists");
     topic.partitions[partition.index() as usize]
 }
 

@@ -130,7 +130,7 @@ fn thousand_records() -> (Machine, Engine, tidelog::Partition) {
         transaction.records(&orders, (0..10).map(record)).expect("they are small");
         transaction.commit(Durability::Buffered).expect("nothing fails");
     }
-    engine.checkpoint().expect("nothing fails");
+    engine.maintenance().checkpoint().expect("nothing fails");
     (machine, engine, orders)
 }
 

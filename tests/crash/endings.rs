@@ -148,7 +148,7 @@ fn logged(steps: bool) -> (Vec<Logged>, Vec<i64>) {
         transaction.commit(durability).expect("nothing fails");
         step();
         match round {
-            3 => engine.checkpoint().expect("nothing fails"),
+            3 => engine.maintenance().checkpoint().expect("nothing fails"),
             5 => {
                 drop(engine);
                 machine.stop(Stop::Kill, 1);

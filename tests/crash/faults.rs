@@ -125,7 +125,7 @@ fn try_with_room(world: &mut World, room: u64) -> Vec<Answer> {
         transaction.records(&partition, records).expect("it is small");
         tickets.push(transaction.submit(Durability::Buffered).expect("the queue has room"));
     }
-    world.engine().run_pending();
+    world.engine().maintenance().run_pending();
     tickets.into_iter().map(|ticket| ticket.wait()).collect()
 }
 

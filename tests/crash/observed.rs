@@ -38,7 +38,7 @@ impl Observed {
     /// All that the engine shows, read whole.
     pub fn of(engine: &Engine) -> Result<Self, String> {
         let mut topics = BTreeMap::new();
-        for topic in engine.topics() {
+        for topic in engine.topics().list() {
             topics.insert(topic.name().to_string(), ObservedTopic::of(engine, &topic)?);
         }
         let group = engine.group(GROUP).offsets().map_err(|error| error.to_string())?;

@@ -223,7 +223,7 @@ impl World {
                 return Err("a halted engine has taken a commit".into());
             }
         }
-        if self.engine().checkpoint().is_ok() {
+        if self.engine().maintenance().checkpoint().is_ok() {
             return Err("a halted engine has taken a checkpoint".into());
         }
         if self.machine.disk.has_crashed() {

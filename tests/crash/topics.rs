@@ -55,7 +55,7 @@ impl World {
     pub fn grow(&mut self, name: &str, total_count: u32) -> Result<(), String> {
         let effect = Effect::Grow { name: name.to_owned(), total_count };
         let number = self.model.attempt(effect);
-        match self.engine().add_partitions(name, total_count) {
+        match self.engine().topics().add_partitions(name, total_count) {
             Ok(_) => {
                 self.topics_changed(number);
                 Ok(())
@@ -76,7 +76,7 @@ impl World {
         let operation =
             value.map_or(ConfigOperation::Delete, |value| ConfigOperation::Set(value.into()));
         let change = ConfigChange { name: setting.to_owned(), operation };
-        match self.engine().alter_topic(name, &[change]) {
+        match self.engine().topics().alter(name, &[change]) {
             Ok(()) => {
                 self.topics_changed(number);
                 Ok(())

@@ -175,8 +175,10 @@ impl World {
             }
             Operation::Sync => self.sync(None, Engine::sync)?,
             Operation::SyncWith(append) => self.sync(Some(append), Engine::sync)?,
-            Operation::Checkpoint => self.sync(None, Engine::checkpoint)?,
-            Operation::CheckpointWith(append) => self.sync(Some(append), Engine::checkpoint)?,
+            Operation::Checkpoint => self.sync(None, |engine| engine.maintenance().checkpoint())?,
+            Operation::CheckpointWith(append) => {
+                self.sync(Some(append), |engine| engine.maintenance().checkpoint())?
+            }
             Operation::Maintain => self.maintain()?,
             Operation::DeleteRecords { name, partition, offset } => {
                 self.delete_records(name, *partition, *offset)?;
@@ -279,7 +281,7 @@ impl World {
             let ticket = ticket.map_err(|error| format!("the queue has no room: {error}"))?;
             tickets.push((number, append.durability, ticket));
         }
-        self.engine().run_pending();
+        self.engine().maintenance().run_pending();
         let answers = tickets
             .into_iter()
             .map(|(number, durability, ticket)| (number, durability, ticket.wait()));
@@ -417,7 +419,7 @@ impl World {
     fn maintain(&mut self) -> Result<(), String> {
         self.machine.clock.advance_ms(self.machine.config.maintenance_interval_ms);
         let before = self.engine().metrics();
-        let result = self.engine().run_maintenance().map(|_| ());
+        let result = self.engine().maintenance().run().map(|_| ());
         let after = self.engine().metrics();
         let written = (after.commits - before.commits) as usize;
         self.group_bytes = after.log_bytes - before.log_bytes;

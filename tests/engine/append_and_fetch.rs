@@ -61,7 +61,7 @@ fn a_topic_is_described_with_the_sizes_and_offsets_of_its_partitions() {
     append.records(&orders.partition(1).unwrap(), records).unwrap();
     let size_bytes = append.size_bytes();
     append.commit(Durability::Buffered).unwrap();
-    let described = engine.describe_topic("orders").unwrap();
+    let described = engine.topics().describe("orders").unwrap();
     assert_eq!((described.id, described.partitions.len()), (orders.id(), 3));
     let filled = described.partitions[1];
     assert_eq!((filled.watermarks.log_end, filled.synced_end), (3, 0));
@@ -69,7 +69,7 @@ fn a_topic_is_described_with_the_sizes_and_offsets_of_its_partitions() {
     assert_eq!((filled.max_timestamp, filled.newest_epoch), (Some(9), Some(0)));
     let empty = described.partitions[0];
     assert_eq!((empty.size_bytes, empty.max_timestamp, empty.newest_epoch), (0, None, None));
-    assert!(engine.describe_topic("nothing").is_none());
+    assert!(engine.topics().describe("nothing").is_none());
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn a_kill_takes_nothing_that_was_acknowledged_and_splits_nothing() {
             append_to_all(&engine, &topic.partitions(), &format!("{i}"));
             expected.push(format!("{i}"));
             if i == checkpoint_behind {
-                engine.checkpoint().unwrap();
+                engine.maintenance().checkpoint().unwrap();
             }
         }
         test.kill();

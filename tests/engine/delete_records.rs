@@ -194,7 +194,7 @@ fn a_target_that_retention_had_passed_survives_power_loss_too() {
     engine.sync().unwrap();
     test.clock.advance_ms(1001);
     // A buffered commit: by itself it may be lost.
-    assert_eq!(engine.run_retention().unwrap().moved_partitions, 1);
+    assert_eq!(engine.maintenance().run_retention().unwrap().moved_partitions, 1);
     assert_eq!(engine.delete_records(&partition, 7).unwrap(), 10);
     test.lose_power(PowerLoss::Nothing);
     drop(engine);

@@ -27,7 +27,7 @@ fn use_all(engine: &Engine) {
             let mut append = engine.append_transaction();
             append.records(&partition, [Record::new("k", "w")]).unwrap();
             let ticket = append.submit(durability).unwrap();
-            engine.run_pending();
+            engine.maintenance().run_pending();
             ticket.wait().unwrap();
             appended += 2;
         }
@@ -36,8 +36,8 @@ fn use_all(engine: &Engine) {
     let _ = engine.producers().idempotent().map(|mut producer| {
         producer.append([(&partition, vec![Record::new("l", "x")])], Durability::Buffered)
     });
-    engine.checkpoint().unwrap();
-    engine.run_maintenance().unwrap();
+    engine.maintenance().checkpoint().unwrap();
+    engine.maintenance().run().unwrap();
     engine.cleaner().run().unwrap();
     assert!(values_of(engine, &partition).len() <= appended + 1);
     assert!(engine.verify().unwrap().is_clean());

@@ -116,7 +116,7 @@ fn one_topic_comes_of_many_who_open_or_make_it_at_once() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert!(ids.iter().all(|id| *id == ids[0]));
-    assert_eq!(engine.topics().len(), 1);
+    assert_eq!(engine.topics().list().len(), 1);
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn a_full_queue_and_a_fenced_producer_are_asked_for_by_name() {
     };
     let (first, second) = (submit(), submit());
     assert!(second.unwrap_err().is_queue_full());
-    engine.run_pending();
+    engine.maintenance().run_pending();
     first.unwrap().wait().unwrap();
 
     let mut old = producer(&engine, "p");
@@ -267,7 +267,7 @@ fn a_consumer_reads_partitions_that_its_topic_gets_later_and_leaves_none_out() {
     let topic = topic_of(&engine, 1);
     let mut consumer = engine.consumer("g", &topic).unwrap().max_bytes(1);
     assert!(polled(&mut consumer).is_empty());
-    let topic = engine.add_partitions("t", 3).unwrap();
+    let topic = engine.topics().add_partitions("t", 3).unwrap();
     for _ in 0..3 {
         topic.partitions().iter().for_each(|to| append(&engine, to, [Record::keyless("v")]));
     }

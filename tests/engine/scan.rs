@@ -55,7 +55,7 @@ fn a_snapshot_shows_one_instant_over_all_partitions_whatever_comes_later() {
     append_to_all(&engine, &topic.partitions(), "before");
     let snapshot = engine.snapshot();
     append_to_all(&engine, &topic.partitions(), "behind");
-    engine.checkpoint().unwrap();
+    engine.maintenance().checkpoint().unwrap();
     let expected = [0, 1, 2].map(|partition| (partition, 0, "before".to_owned()));
     assert_eq!(found(snapshot.scan(&topic)), expected);
     assert_eq!(found(engine.snapshot().scan(&topic)).len(), 6);
@@ -180,7 +180,7 @@ fn a_deleted_topic_can_be_scanned_in_a_snapshot_that_was_taken_before_and_in_non
     let mut begun = snapshot.scan(&topic);
     assert_eq!(begun.next().unwrap().unwrap().record.offset, 0);
     engine.delete_topic("t").unwrap();
-    engine.checkpoint().unwrap();
+    engine.maintenance().checkpoint().unwrap();
     assert_eq!(found(begun).len(), 199);
     assert_eq!(found(snapshot.scan(&topic)).len(), 200);
     let gone: Vec<_> = engine.snapshot().scan(&topic).collect();
@@ -199,7 +199,7 @@ fn partitions_that_were_added_after_the_snapshot_are_not_in_it() {
     let topic = engine.create_topic("t", TopicConfig::new(1)).unwrap();
     append_to_all(&engine, &topic.partitions(), "before");
     let snapshot = engine.snapshot();
-    engine.add_partitions("t", 3).unwrap();
+    engine.topics().add_partitions("t", 3).unwrap();
     append_to_all(&engine, &topic.partitions(), "behind");
     assert_eq!(found(snapshot.scan(&topic)), [(0, 0, "before".to_owned())]);
     assert_eq!(found(engine.snapshot().scan(&topic)).len(), 4);

@@ -47,7 +47,7 @@ fn noise(length: usize) -> Vec<u8> {
 
 fn set(engine: &Engine, topic: &str, name: &str, value: &str) {
     let operation = ConfigOperation::Set(value.to_owned());
-    engine.alter_topic(topic, &[ConfigChange { name: name.to_owned(), operation }]).unwrap();
+    engine.topics().alter(topic, &[ConfigChange { name: name.to_owned(), operation }]).unwrap();
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_limit_that_is_lowered_later_leaves_what_is_stored_readable() {
     set(&engine, "t", "max.message.bytes", "1024");
     assert_eq!(code_of(&engine, &partition, large.clone()), 10);
     append(&engine, &partition, [Record::keyless("small")]);
-    engine.checkpoint().unwrap();
+    engine.maintenance().checkpoint().unwrap();
     engine.close().unwrap();
 
     let engine = test.open();
@@ -314,7 +314,7 @@ fn a_transaction_of_the_largest_size_fits_into_an_empty_queue_of_the_same_size()
         append.batch(&partition, batch_of_size(4096)).unwrap();
         if submits {
             let ticket = append.submit(Durability::Buffered).unwrap();
-            engine.run_pending();
+            engine.maintenance().run_pending();
             ticket.wait().unwrap();
         } else {
             append.commit(Durability::Buffered).unwrap();

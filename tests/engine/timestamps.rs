@@ -202,7 +202,7 @@ fn another_kind_of_timestamps_holds_for_what_comes_next() {
     let partition = one_partition(&engine, "t", &[]);
     let alter = |operation| {
         let name = "message.timestamp.type".to_owned();
-        engine.alter_topic("t", &[ConfigChange { name, operation }]).unwrap();
+        engine.topics().alter("t", &[ConfigChange { name, operation }]).unwrap();
     };
     append_batch(&engine, &partition, batch_of(&at(&[1])));
     alter(ConfigOperation::Set("LogAppendTime".to_owned()));

@@ -53,8 +53,8 @@ fn what_waits_while_its_topic_grows_leaves_the_queue_as_empty_as_it_was() {
     let partition = one_partition(&engine, "t", &[]);
     let other = one_partition(&engine, "other", &[]);
     let changes: [fn(&Engine) -> bool; 4] = [
-        |engine| engine.add_partitions("t", 100).is_ok(),
-        |engine| engine.alter_topic("t", &[]).is_ok(),
+        |engine| engine.topics().add_partitions("t", 100).is_ok(),
+        |engine| engine.topics().alter("t", &[]).is_ok(),
         |engine| engine.delete_topic("t").is_ok(),
         |engine| matches!(engine.delete_topic("t"), Err(DeleteTopicError::UnknownTopic { .. })),
     ];
@@ -103,15 +103,15 @@ type Change = fn(&Engine) -> Result<(), Failure>;
 const CHANGES: [Change; 5] = [
     |engine| failure!(CreateTopicError, engine.create_topic("new", TopicConfig::new(3))),
     |engine| failure!(DeleteTopicError, engine.delete_topic("t")),
-    |engine| failure!(AddPartitionsError, engine.add_partitions("t", 5)),
+    |engine| failure!(AddPartitionsError, engine.topics().add_partitions("t", 5)),
     |engine| {
         let operation = ConfigOperation::Set("7".to_owned());
         let change = ConfigChange { name: "retention.ms".to_owned(), operation };
-        failure!(AlterTopicError, engine.alter_topic("t", &[change]))
+        failure!(AlterTopicError, engine.topics().alter("t", &[change]))
     },
     |engine| {
         let settings = TopicSettings::from_values([("retention.ms", "7")]).unwrap();
-        failure!(AlterTopicError, engine.set_topic_settings("t", settings))
+        failure!(AlterTopicError, engine.topics().replace_settings("t", settings))
     },
 ];
 
@@ -121,12 +121,12 @@ fn a_change_that_finds_the_disk_full_was_not_written_and_can_be_tried_again() {
         let test = TestEngine::new();
         let engine = test.open();
         one_partition(&engine, "t", &[]);
-        let before = format!("{:?}", engine.topics());
+        let before = format!("{:?}", engine.topics().list());
         test.disk.plan(Fault::next(FileCall::Write, ENOSPC));
         let failure = change(&engine).unwrap_err();
         let full = matches!(failure, Failure::NotWritten(StorageError::DiskFull { .. }, true));
         assert!(full, "{failure:?}");
-        assert_eq!(format!("{:?}", engine.topics()), before);
+        assert_eq!(format!("{:?}", engine.topics().list()), before);
         change(&engine).unwrap();
         engine.close().unwrap();
         // It is there, and once.

@@ -17,7 +17,7 @@ fn create(engine: &Engine, name: &str, partitions: u32) -> Result<(), CreateTopi
 }
 
 fn names(engine: &Engine) -> Vec<String> {
-    engine.topics().iter().map(|topic| topic.name().to_string()).collect()
+    engine.topics().list().iter().map(|topic| topic.name().to_string()).collect()
 }
 
 fn change(name: &str, operation: ConfigOperation) -> ConfigChange {
@@ -65,7 +65,7 @@ fn names_are_legal_as_they_are_in_kafka() {
     {
         assert_eq!(name_error(name), TopicNameError::IllegalCharacter { character, at_byte });
     }
-    assert_eq!(engine.topics().len(), 7);
+    assert_eq!(engine.topics().list().len(), 7);
 }
 
 #[test]
@@ -112,15 +112,15 @@ fn each_limit_of_topics_and_partitions_takes_what_it_says_and_no_more() {
     create(&engine, "b", 1).unwrap();
     let full = create(&engine, "c", 2).unwrap_err();
     assert!(full.to_string().contains("partition_count=7 limit=6"), "{full}");
-    let full = engine.add_partitions("b", 3).unwrap_err();
+    let full = engine.topics().add_partitions("b", 3).unwrap_err();
     assert!(matches!(full, AddPartitionsError::Limit(CreateTopicError::EngineFull { .. })));
     create(&engine, "c", 1).unwrap();
     let full = create(&engine, "d", 1).unwrap_err();
     assert!(full.to_string().contains("topic_count=4 limit=3"), "{full}");
     engine.delete_topic("a").unwrap();
-    let too_many = engine.add_partitions("b", 5).unwrap_err();
+    let too_many = engine.topics().add_partitions("b", 5).unwrap_err();
     assert!(too_many.to_string().contains("count=5 limit=4"), "{too_many}");
-    engine.add_partitions("b", 4).unwrap();
+    engine.topics().add_partitions("b", 4).unwrap();
     create(&engine, "d", 1).unwrap();
 }
 
@@ -129,14 +129,14 @@ fn a_check_makes_nothing_and_says_what_the_making_would_say() {
     let test = TestEngine::new();
     let engine = test.open();
     let config = TopicConfig::new(2);
-    engine.check_new_topic("t", &config).unwrap();
+    engine.topics().validate_create("t", &config).unwrap();
     assert!(engine.topic("t").is_none());
     create(&engine, "t", 2).unwrap();
-    let taken = engine.check_new_topic("t", &config).unwrap_err();
+    let taken = engine.topics().validate_create("t", &config).unwrap_err();
     assert!(matches!(taken, CreateTopicError::Exists { .. }), "{taken}");
-    engine.check_add_partitions("t", 3).unwrap();
+    engine.topics().validate_add_partitions("t", 3).unwrap();
     assert_eq!(engine.topic("t").unwrap().partition_count(), 2);
-    assert!(engine.check_add_partitions("t", 2).is_err());
+    assert!(engine.topics().validate_add_partitions("t", 2).is_err());
 }
 
 #[test]
@@ -147,13 +147,13 @@ fn topics_are_listed_by_name_and_keep_their_ids_over_a_reopen() {
         create(&engine, name, 2).unwrap();
     }
     assert_eq!(names(&engine), ["B", "a", "a-1", "ab", "b"]);
-    let ids: Vec<_> = engine.topics().iter().map(tidelog::Topic::id).collect();
+    let ids: Vec<_> = engine.topics().list().iter().map(tidelog::Topic::id).collect();
     engine.close().unwrap();
     let engine = test.open();
     assert_eq!(names(&engine), ["B", "a", "a-1", "ab", "b"]);
-    for (topic, id) in engine.topics().iter().zip(ids) {
+    for (topic, id) in engine.topics().list().iter().zip(ids) {
         assert_eq!(topic.id(), id);
-        assert_eq!(engine.topic_by_id(id).unwrap().name(), topic.name());
+        assert_eq!(engine.topics().by_id(id).unwrap().name(), topic.name());
         assert_eq!(topic.partition_count(), 2);
     }
 }
@@ -258,9 +258,9 @@ fn a_deletion_by_id_leaves_what_was_made_under_the_name_since() {
     let test = TestEngine::new();
     let engine = test.open();
     let old = one_partition(&engine, "t", &[]).topic().id();
-    engine.delete_topic_by_id(old).unwrap();
+    engine.topics().delete_by_id(old).unwrap();
     let new = one_partition(&engine, "t", &[]);
-    match engine.delete_topic_by_id(old).unwrap_err() {
+    match engine.topics().delete_by_id(old).unwrap_err() {
         DeleteTopicError::UnknownTopic { name } => assert_eq!(name, old.to_string()),
         error => panic!("{error}"),
     }
@@ -274,7 +274,7 @@ fn growth_leaves_old_partitions_alone_and_new_ones_start_empty() {
     let engine = test.open();
     let topic = engine.create_topic("t", TopicConfig::new(3)).unwrap();
     append_to_all(&engine, &topic.partitions(), "old");
-    let grown = engine.add_partitions("t", 6).unwrap();
+    let grown = engine.topics().add_partitions("t", 6).unwrap();
     assert_eq!((grown.partition_count(), topic.partition_count()), (6, 6));
     for index in 0..6 {
         let partition = topic.partition(index).unwrap();
@@ -285,14 +285,17 @@ fn growth_leaves_old_partitions_alone_and_new_ones_start_empty() {
     }
     append_to_all(&engine, &topic.partitions(), "new");
     for asked in [6, 5, 1, 0] {
-        match engine.add_partitions("t", asked).unwrap_err() {
+        match engine.topics().add_partitions("t", asked).unwrap_err() {
             AddPartitionsError::NotMore { partition_count: 6, total_count } => {
                 assert_eq!(total_count, asked);
             }
             error => panic!("{error}"),
         }
     }
-    assert!(matches!(engine.add_partitions("u", 1), Err(AddPartitionsError::UnknownTopic { .. })));
+    assert!(matches!(
+        engine.topics().add_partitions("u", 1),
+        Err(AddPartitionsError::UnknownTopic { .. })
+    ));
     engine.close().unwrap();
     let engine = test.open();
     let topic = engine.topic("t").unwrap();
@@ -310,7 +313,7 @@ fn a_growth_that_is_killed_at_any_step_is_whole_or_absent() {
         let topic = engine.create_topic("t", TopicConfig::new(3)).unwrap();
         append_to_all(&engine, &topic.partitions(), "old");
         test.disk.crash_after_calls(calls);
-        let grown = engine.add_partitions("t", 6).is_ok();
+        let grown = engine.topics().add_partitions("t", 6).is_ok();
         let has_crashed = test.disk.has_crashed();
         test.disk.clear_faults();
         test.kill();
@@ -344,7 +347,7 @@ fn all_that_is_wrong_with_an_alteration_is_named_at_once_and_nothing_is_changed(
         set("max.message.bytes", "4000"),
         change("segment.bytes", ConfigOperation::Append("1".to_owned())),
     ];
-    let AlterTopicError::Config(error) = engine.alter_topic("t", &changes).unwrap_err() else {
+    let AlterTopicError::Config(error) = engine.topics().alter("t", &changes).unwrap_err() else {
         panic!("it is the configuration");
     };
     let [
@@ -357,7 +360,7 @@ fn all_that_is_wrong_with_an_alteration_is_named_at_once_and_nothing_is_changed(
         panic!("{error}");
     };
     assert_eq!(overrides(&engine, "t"), [("max.message.bytes".to_owned(), "2000".to_owned())]);
-    let unknown = engine.alter_topic("u", &[]).unwrap_err();
+    let unknown = engine.topics().alter("u", &[]).unwrap_err();
     assert!(matches!(unknown, AlterTopicError::UnknownTopic { .. }), "{unknown}");
 }
 
@@ -368,9 +371,9 @@ fn settings_are_changed_one_by_one_or_replaced_as_a_whole_and_stay_over_a_kill()
     one_partition(&engine, "t", &[("max.message.bytes", "2000"), ("retention.ms", "5")]);
     let changes =
         [set("cleanup.policy", "compact"), change("retention.ms", ConfigOperation::Delete)];
-    engine.alter_topic("t", &changes).unwrap();
+    engine.topics().alter("t", &changes).unwrap();
     let append = ConfigOperation::Append("delete".to_owned());
-    engine.alter_topic("t", &[change("cleanup.policy", append)]).unwrap();
+    engine.topics().alter("t", &[change("cleanup.policy", append)]).unwrap();
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let expected = [pair("cleanup.policy", "compact,delete"), pair("max.message.bytes", "2000")];
     assert_eq!(overrides(&engine, "t"), expected);
@@ -379,7 +382,7 @@ fn settings_are_changed_one_by_one_or_replaced_as_a_whole_and_stay_over_a_kill()
     assert_eq!(overrides(&engine, "t"), expected);
     assert!(engine.topic("t").unwrap().settings().effective().cleanup_policy.compact);
     let settings = TopicSettings::from_values([("retention.bytes", "9")]).unwrap();
-    engine.set_topic_settings("t", settings).unwrap();
+    engine.topics().replace_settings("t", settings).unwrap();
     assert_eq!(overrides(&engine, "t"), [pair("retention.bytes", "9")]);
     engine.close().unwrap();
     assert_eq!(overrides(&test.open(), "t"), [pair("retention.bytes", "9")]);
@@ -392,7 +395,7 @@ fn a_change_of_settings_holds_for_what_is_appended_from_now_on() {
     let partition = one_partition(&engine, "t", &[]);
     let mut begun = engine.append_transaction();
     begun.records(&partition, [Record::keyless("before")]).unwrap();
-    engine.alter_topic("t", &[set("cleanup.policy", "compact")]).unwrap();
+    engine.topics().alter("t", &[set("cleanup.policy", "compact")]).unwrap();
     let refused = begun.records(&partition, [Record::keyless("after")]).unwrap_err();
     assert_eq!(refused.code(), 87);
     begun.commit(Durability::Buffered).unwrap();

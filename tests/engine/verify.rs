@@ -31,7 +31,7 @@ fn test_engine() -> TestEngine {
 
 fn round(test: &TestEngine, engine: &Engine) {
     test.clock.advance_ms(10_000);
-    engine.run_maintenance().expect("it goes on");
+    engine.maintenance().run().expect("it goes on");
 }
 
 fn append_batches(engine: &Engine, partition: &Partition, count: usize) {
@@ -82,7 +82,7 @@ fn what_is_removed_before_its_turn_is_left_out_and_its_space_comes_back_meanwhil
                 name: "cleanup.policy".to_owned(),
                 operation: tidelog::config::ConfigOperation::Set("compact".to_owned()),
             };
-            engine.alter_topic("t", &[compact]).unwrap();
+            engine.topics().alter("t", &[compact]).unwrap();
         },
     ];
     for (case, happening) in happenings.into_iter().enumerate() {

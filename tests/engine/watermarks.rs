@@ -167,7 +167,7 @@ fn a_sync_commit_makes_all_before_it_readable_for_readers_of_synced_data() {
     assert_eq!(found(&partition, OffsetQuery::Latest, Visibility::Synced), Some(1));
     assert_eq!(found(&partition, OffsetQuery::MaxTimestamp, Visibility::Synced), Some(0));
     commit(&engine, &partition, Durability::Buffered);
-    engine.checkpoint().unwrap();
+    engine.maintenance().checkpoint().unwrap();
     assert_eq!(high(&engine, &partition, Visibility::Synced), 2);
 }
 

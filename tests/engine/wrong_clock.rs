@@ -23,7 +23,7 @@ fn a_transaction_that_began_while_the_clock_was_wrong_times_out_all_the_same() {
     test.clock.set_ms(NOW_MS);
     for _ in 0..3 {
         test.clock.advance_ms(60_000);
-        engine.run_maintenance().unwrap();
+        engine.maintenance().run().unwrap();
     }
     let marks = engine.watermarks(&partition).unwrap();
     assert_eq!(marks.last_stable, marks.log_end, "after three timeouts: {marks:?}");
@@ -40,10 +40,10 @@ fn a_producer_that_wrote_while_the_clock_was_wrong_is_forgotten_in_the_end() {
     producer.append([(&partition, vec![record])], Durability::Buffered).unwrap();
     test.clock.set_ms(NOW_MS);
     for _ in 0..3 {
-        engine.run_maintenance().unwrap();
+        engine.maintenance().run().unwrap();
         test.clock.advance_ms(86_400_000);
     }
-    engine.run_maintenance().unwrap();
+    engine.maintenance().run().unwrap();
     let mut other = engine.producers().idempotent().unwrap();
     let done = other.append([(&partition, vec![Record::keyless("w")])], Durability::Buffered);
     assert!(done.is_ok(), "three days later: {done:?}");
@@ -63,11 +63,11 @@ fn what_was_appended_while_the_clock_was_wrong_does_not_hold_back_retention() {
             append(&engine, &partition, [Record::keyless("wrong too")]);
             test.clock.set_ms(NOW_MS);
             append(&engine, &partition, [Record::keyless("right")]);
-            engine.run_maintenance().unwrap();
+            engine.maintenance().run().unwrap();
             assert_eq!(engine.watermarks(&partition).unwrap().log_start, start, "none is old yet");
             for _ in 0..3 {
                 test.clock.advance_ms(60_001);
-                engine.run_maintenance().unwrap();
+                engine.maintenance().run().unwrap();
             }
             let marks = engine.watermarks(&partition).unwrap();
             assert_eq!(marks.log_start, marks.log_end, "three retention times later: {marks:?}");

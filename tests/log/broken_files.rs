@@ -41,7 +41,7 @@ fn a_dead_segment_that_cannot_be_read_goes_and_keeps_no_other() {
         engine.delete_records(&partition, 99).unwrap();
         broken.fail(call, "00000000000000000001.log");
         test.clock.advance_ms(10_000);
-        let step = engine.run_maintenance().expect("it goes on");
+        let step = engine.maintenance().run().expect("it goes on");
         assert_eq!(step.freed_segments, 7, "{call:?} {step:?}");
         assert!(broken.take_failed() > 0);
         assert_verified(&engine);
@@ -63,13 +63,13 @@ fn survivors_that_cannot_be_read_stay_and_keep_no_others_from_being_moved() {
         let fail = || broken.fail(call, "00000000000000000002.log");
         if fails_late {
             // The segments are chosen, and looked through.
-            assert!(engine.run_maintenance().unwrap().is_relocating);
+            assert!(engine.maintenance().run().unwrap().is_relocating);
         }
         fail();
         let mut failures = 0;
         for _ in 0..100 {
             test.clock.advance_ms(10_000);
-            failures += u64::from(engine.run_maintenance().is_err());
+            failures += u64::from(engine.maintenance().run().is_err());
         }
         assert_eq!(failures, u64::from(fails_late), "it is told once");
         let metrics = engine.metrics();
@@ -110,7 +110,7 @@ fn with_dead_segments(test: &TestEngine) -> (Engine, Arc<Broken>, Partition) {
 /// A round; how many removals have failed in it.
 fn round(test: &TestEngine, engine: &Engine) -> u64 {
     test.clock.advance_ms(10_000);
-    engine.run_maintenance().expect("it goes on").failed_removals
+    engine.maintenance().run().expect("it goes on").failed_removals
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn a_copy_under_the_name_of_a_freed_segment_never_takes_the_segment_with_it() {
             TestEngine::with(|config| config.segment_bytes(SEGMENT_BYTES).max_free_segments(2));
         let (engine, _, partition) = with_dead_segments(&test);
         append_batches(&engine, std::slice::from_ref(&partition), 60);
-        engine.checkpoint().unwrap();
+        engine.maintenance().checkpoint().unwrap();
         test.kill();
         drop(engine);
         // A segment full of records that stay.

@@ -114,7 +114,7 @@ fn submitted_commits_that_do_not_fit_are_given_back_all_together() {
     let tickets: Vec<_> = (0..4)
         .map(|_| transaction(&engine, parts, &value).submit(Durability::Sync).unwrap())
         .collect();
-    engine.run_pending();
+    engine.maintenance().run_pending();
     let again: Vec<_> =
         tickets.into_iter().map(|ticket| not_written(ticket.wait().map(drop))).collect();
     assert!(values_of(&engine, &partition).is_empty());
@@ -181,8 +181,8 @@ fn the_reserve_is_for_what_gives_space_back() {
     assert!(matches!(created, Err(CreateTopicError::Storage(StorageError::DiskFull { .. }))));
     assert_eq!(values_of(&engine, &kept), ["before"]);
     engine.delete_topic("gone").unwrap();
-    engine.alter_topic("kept", &[]).unwrap();
-    engine.checkpoint().unwrap();
+    engine.topics().alter("kept", &[]).unwrap();
+    engine.maintenance().checkpoint().unwrap();
     engine.close().unwrap();
 
     let engine = test.open();

@@ -222,7 +222,7 @@ fn engine_with_segments(durability: Durability) -> TestEngine {
     let test = TestEngine::with(|config| config.segment_bytes(8 << 10));
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);
-    engine.checkpoint().unwrap();
+    engine.maintenance().checkpoint().unwrap();
     for i in 0..12 {
         let value = format!("{i} {}", "x".repeat(1500));
         match durability {

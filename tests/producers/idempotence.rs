@@ -139,7 +139,7 @@ fn what_a_partition_knows_of_its_producers_survives_a_kill_and_a_power_loss() {
     for sequence in 0..3 {
         send(&engine, &partition, (1, 0, sequence), "v").unwrap();
     }
-    engine.checkpoint().unwrap();
+    engine.maintenance().checkpoint().unwrap();
     for sequence in 3..6 {
         send(&engine, &partition, (1, 0, sequence), "v").unwrap();
     }

@@ -47,7 +47,7 @@ fn open_transactions_and_staged_offsets_survive_a_kill_and_can_be_ended() {
     let partition = one_partition(&engine, "t", &[]);
     let producer = engine.producers().init("p", INIT).unwrap();
     send(&engine, "p", producer, &partition, 0).unwrap();
-    engine.checkpoint().unwrap();
+    engine.maintenance().checkpoint().unwrap();
     send(&engine, "p", producer, &partition, 1).unwrap();
     engine
         .producers()

@@ -52,7 +52,7 @@ fn what_was_not_committed_is_submitted_again_in_its_order_with_the_same_sequence
         producer.submit(records(&partition, value), Durability::Buffered).unwrap()
     };
     let failed = ["a", "b"].map(|value| submit(&mut producer, value));
-    engine.run_pending();
+    engine.maintenance().run_pending();
     test.disk.set_capacity(None);
     assert_eq!(producer.next_sequence(&partition), before);
     let again = ["a", "b"].map(|value| submit(&mut producer, value));
@@ -117,7 +117,7 @@ fn a_full_queue_takes_no_append_of_a_producer_and_uses_no_sequence() {
     }
     // The first batch of the partition is waited for.
     assert_eq!((taken, producer.next_sequence(&partition)), (4, 4));
-    engine.run_pending();
+    engine.maintenance().run_pending();
     let ticket = producer.submit(records(&partition, &value), Durability::Buffered).unwrap();
     assert_eq!(ticket.wait().unwrap().batches[0].base_offset, 4);
 }
@@ -148,7 +148,7 @@ fn a_transaction_with_a_submitted_append_that_failed_cannot_be_committed() {
     transaction.append(records(&partition, "kept")).unwrap();
     fill(&test);
     let ticket = transaction.submit(records(&partition, "lost")).unwrap();
-    engine.run_pending();
+    engine.maintenance().run_pending();
     test.disk.set_capacity(None);
     let error = transaction.commit().unwrap_err();
     assert!(matches!(error, ProducerError::AppendFailed), "{error:?}");

@@ -86,7 +86,7 @@ fn work(test: &TestEngine, engine: &Engine, told: &mut Told) {
         }
         test.clock.advance_ms(10_000);
         told.asked[0] = told.appended[0];
-        let kept_on = engine.run_maintenance().is_ok() || !engine.metrics().halted;
+        let kept_on = engine.maintenance().run().is_ok() || !engine.metrics().halted;
         if !kept_on || test.disk.has_crashed() {
             return;
         }
@@ -125,7 +125,7 @@ fn check(test: &TestEngine, told: &Told, name: &str) {
     // It goes on from there.
     append_batch(&engine, &partitions[0], batch_of(&[Record::keyless("more")]));
     test.clock.advance_ms(10_000);
-    engine.run_maintenance().expect("it goes on");
+    engine.maintenance().run().expect("it goes on");
 }
 
 /// Of each key the newest record is there, and every record that is there is right.

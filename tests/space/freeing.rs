@@ -31,7 +31,7 @@ fn append_batches(engine: &Engine, partitions: &[Partition], count: usize) {
 fn settle(test: &TestEngine, engine: &Engine) {
     for _ in 0..100 {
         test.clock.advance_ms(10_000);
-        let step = engine.run_maintenance().expect("it goes on");
+        let step = engine.maintenance().run().expect("it goes on");
         let MaintenanceStep { freed_segments, relocated_bytes, is_relocating, .. } = step;
         if freed_segments == 0 && relocated_bytes == 0 && !is_relocating {
             return;
@@ -59,9 +59,9 @@ fn free_and_lose_power(broken: BrokenRules) -> TestEngine {
     let engine = test.builder().broken(broken).open().expect("it opens");
     let partition = one_partition(&engine, "t", &[("retention.ms", "1000")]);
     append_batches(&engine, &[partition], 100);
-    engine.checkpoint().expect("it is taken");
+    engine.maintenance().checkpoint().expect("it is taken");
     test.clock.advance_ms(60_000);
-    let step = engine.run_maintenance().expect("it goes on");
+    let step = engine.maintenance().run().expect("it goes on");
     assert!(step.freed_segments > 0, "{step:?}");
     test.lose_power(PowerLoss::Nothing);
     drop(engine);
@@ -83,7 +83,7 @@ fn f1_a_count_alone_never_lets_a_segment_go() {
         append_batches(&engine, &[partition], 100);
         engine.close().unwrap();
         let engine = test.builder().broken(broken).open().unwrap();
-        engine.run_maintenance().unwrap();
+        engine.maintenance().run().unwrap();
         assert_eq!(engine.verify().unwrap().is_clean(), sound);
     }
 }
@@ -99,7 +99,7 @@ fn delete_during_a_relocation(broken: BrokenRules, deletes_topic: bool) -> bool 
     let partitions = [gone.clone(), gone.clone(), gone.clone(), kept.clone()];
     append_batches(&engine, &partitions, 60);
     engine.delete_records(&gone, 180).expect("it works");
-    let step = engine.run_maintenance().expect("it works");
+    let step = engine.maintenance().run().expect("it works");
     assert!(step.is_relocating && step.relocated_bytes > 0, "{step:?}");
     // Its segments stay, so that it could still be moved.
     let snapshot = engine.snapshot();
@@ -175,10 +175,10 @@ fn f3_a_snapshot_that_is_kept_too_long_fails_clearly_and_holds_nothing() {
     assert!(scan.next().unwrap().is_ok());
     engine.delete_topic("t").unwrap();
     test.clock.advance_ms(100_000);
-    engine.run_maintenance().unwrap();
+    engine.maintenance().run().unwrap();
     assert!(scan.next().unwrap().is_ok(), "it is as old as it may be");
     test.clock.advance_ms(10_000);
-    engine.run_maintenance().unwrap();
+    engine.maintenance().run().unwrap();
     assert!(matches!(scan.find(Result::is_err), Some(Err(ScanError::Expired))));
     settle(&test, &engine);
     assert!(engine.metrics().log_size_bytes <= 2 * SEGMENT_BYTES);
@@ -246,7 +246,7 @@ fn a_segment_that_cannot_be_followed_goes_when_nothing_names_it_and_stays_when_s
         let engine = test.open();
         let partition = one_partition(&engine, "t", &[]);
         append_batches(&engine, std::slice::from_ref(&partition), 100);
-        engine.checkpoint().unwrap();
+        engine.maintenance().checkpoint().unwrap();
         let damaged = segment_files(&test)[1].clone();
         test.disk.tamper(&damaged, |bytes| bytes[4096..4200].fill(0xff));
         // All batches of that segment go, or only some.
@@ -265,7 +265,7 @@ fn a_damaged_batch_is_not_moved_and_does_not_keep_the_others_from_it() {
     let gone = one_partition(&engine, "gone", &[]);
     let kept = one_partition(&engine, "kept", &[]);
     append_batches(&engine, &[gone.clone(), gone.clone(), gone.clone(), kept.clone()], 60);
-    engine.checkpoint().unwrap();
+    engine.maintenance().checkpoint().unwrap();
     engine.delete_records(&gone, 180).unwrap();
     let damaged = segment_files(&test)[1].clone();
     test.disk.tamper(&damaged, |bytes| {
@@ -310,7 +310,7 @@ fn readers_that_race_with_freeing_get_data_or_an_offset_below_the_start() {
         for start in (10..=300).step_by(10) {
             engine.delete_records(&partition, start).unwrap();
             test.clock.advance_ms(10_000);
-            engine.run_maintenance().unwrap();
+            engine.maintenance().run().unwrap();
         }
     });
     // A reader that rested with its pin has held up what is freed now.

@@ -36,7 +36,7 @@ fn disk_bytes(test: &TestEngine) -> u64 {
 fn idle(test: &TestEngine, engine: &Engine) {
     for _ in 0..60 {
         test.clock.advance_ms(1000);
-        engine.run_maintenance().expect("it goes on");
+        engine.maintenance().run().expect("it goes on");
     }
 }
 
@@ -174,7 +174,7 @@ fn two_hundred_topics_of_very_different_lives_share_the_log_for_three_days() {
         }
         append.commit(Durability::Buffered).unwrap();
         test.clock.advance_ms(MINUTE_MS);
-        engine.run_maintenance().unwrap();
+        engine.maintenance().run().unwrap();
         let metrics = engine.metrics();
         let slack = (2 * test.config.segment_bytes) as f64;
         worst = worst.max((metrics.log_size_bytes as f64 - slack) / metrics.live_bytes as f64);
@@ -216,7 +216,7 @@ fn update(
         append_batch(engine, partition, batch_of(&records));
         if first % 1000 == 0 {
             test.clock.advance_ms(1000);
-            engine.run_maintenance().expect("it goes on");
+            engine.maintenance().run().expect("it goes on");
         }
     }
     newest.into_iter().filter(|offset| *offset >= 0).collect()

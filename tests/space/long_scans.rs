@@ -8,6 +8,7 @@ use std::sync::Arc;
 use common::{NOW_MS, TestEngine, append, assert_verified, offsets_of, one_partition};
 use parking_lot::Mutex;
 use tidelog::config::{ConfigChange, ConfigOperation};
+use tidelog::internals;
 use tidelog::internals::store::{Direction, OpenStore, Read, Store, Visit};
 use tidelog::internals::write_batch::{Family, WriteBatch};
 use tidelog::record::BatchBuilder;
@@ -171,7 +172,7 @@ fn a_round_reads_only_what_came_since_the_last_one() {
         one_partition(&engine, "open", &young[..1]),
     ];
     let producer = ProducerIdentity { producer_id: 7, producer_epoch: 0 };
-    engine.pretend_open_transaction("p", producer, &partitions[2]);
+    internals::pretend_open_transaction(&engine, "p", producer, &partitions[2]);
     let mut builder = BatchBuilder::new().producer(7, 0, 0).transactional();
     builder.push(&Record::new("k", "v").timestamp(NOW_MS)).unwrap();
     let mut transaction = engine.append_transaction();
@@ -207,7 +208,7 @@ fn a_round_reads_only_what_came_since_the_last_one() {
     for (lag_ms, expected) in [("600001", 0), ("600000", 2505)] {
         let operation = ConfigOperation::Set(lag_ms.to_owned());
         let name = "min.compaction.lag.ms".to_owned();
-        engine.alter_topic("young", &[ConfigChange { name, operation }]).unwrap();
+        engine.topics().alter("young", &[ConfigChange { name, operation }]).unwrap();
         assert_eq!(cleanable(), expected);
     }
     assert_eq!(engine.cleaner().run().unwrap().passes.len(), 1);

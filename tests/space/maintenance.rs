@@ -35,11 +35,11 @@ fn a_round_is_made_at_once_and_then_at_its_interval() {
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[("retention.ms", "1500")]);
     append(&engine, &partition, "k", 10);
-    let step = engine.run_maintenance().unwrap();
+    let step = engine.maintenance().run().unwrap();
     assert_eq!((step.retention.unwrap().moved_partitions, step.next_in_ms), (0, 1000));
     for (advance_ms, moved) in [(999, None), (1, Some(0)), (1000, Some(1)), (999, None)] {
         test.clock.advance_ms(advance_ms);
-        let step = engine.run_maintenance().unwrap();
+        let step = engine.maintenance().run().unwrap();
         assert_eq!(step.retention.map(|report| report.moved_partitions), moved);
     }
     let metrics = engine.metrics();
@@ -146,9 +146,9 @@ fn how_far_cleaning_is_behind_shows_in_metrics_and_description() {
     let lag = || {
         test.clock.advance_ms(test.config.maintenance_interval_ms);
         let pause = engine.cleaner().pause();
-        engine.run_maintenance().unwrap();
+        engine.maintenance().run().unwrap();
         drop(pause);
-        let told = engine.describe_topic("t").unwrap().partitions[0].cleaner_lag;
+        let told = engine.topics().describe("t").unwrap().partitions[0].cleaner_lag;
         let metrics = engine.metrics();
         let most = (metrics.cleaner_max_dirty_percent, metrics.cleaner_max_overdue_ms);
         assert_eq!(most, (told.dirty_percent, told.overdue_ms));

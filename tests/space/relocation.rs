@@ -18,7 +18,7 @@ fn rounds(test: &TestEngine, engine: &Engine, partition: &Partition, count: usiz
     for _ in 0..count {
         test.clock.advance_ms(10_000);
         tiny(engine, partition, 1);
-        engine.run_maintenance().expect("it goes on");
+        engine.maintenance().run().expect("it goes on");
     }
 }
 
@@ -86,7 +86,7 @@ fn what_is_deleted_on_a_full_disk_comes_back_although_survivors_lie_everywhere_b
         let mut least = u64::MAX;
         for _ in 0..60 {
             test.clock.advance_ms(10_000);
-            engine.run_maintenance().unwrap();
+            engine.maintenance().run().unwrap();
             least = least.min(engine.log_space().unwrap().free_bytes);
         }
         assert!(
@@ -121,7 +121,7 @@ fn nothing_is_moved_without_room_for_it_and_a_burst_that_meets_a_full_disk_is_gi
     leave(&test, &engine, 2 * SEGMENT_BYTES);
     for _ in 0..3 {
         test.clock.advance_ms(10_000);
-        let step = engine.run_maintenance().unwrap();
+        let step = engine.maintenance().run().unwrap();
         assert_eq!(
             (step.relocated_bytes, step.is_relocating),
             (0, false),
@@ -130,17 +130,17 @@ fn nothing_is_moved_without_room_for_it_and_a_burst_that_meets_a_full_disk_is_gi
     }
     leave(&test, &engine, 16 * SEGMENT_BYTES);
     test.clock.advance_ms(10_000);
-    let step = engine.run_maintenance().unwrap();
+    let step = engine.maintenance().run().unwrap();
     assert!(step.relocated_bytes > 0 && step.is_relocating, "{step:?}");
     leave(&test, &engine, 2 * SEGMENT_BYTES);
     test.clock.advance_ms(1_000);
-    let refused = engine.run_maintenance().unwrap_err();
+    let refused = engine.maintenance().run().unwrap_err();
     assert!(matches!(refused, StorageError::DiskFull { .. }), "{refused:?}");
     assert_eq!(engine.metrics().unmoved_batches, 0, "the next one is chosen anew");
     leave(&test, &engine, 3 * SEGMENT_BYTES);
     for _ in 0..100 {
         test.clock.advance_ms(10_000);
-        engine.run_maintenance().unwrap();
+        engine.maintenance().run().unwrap();
     }
     assert!(fill(&engine, &partitions) > count / 2, "without being opened again");
     assert_verified(&engine);

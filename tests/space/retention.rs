@@ -21,12 +21,13 @@ fn partition(engine: &Engine, name: &str, settings: &[(&str, &str)]) -> Partitio
 fn set(engine: &Engine, topic: &str, name: &str, value: &str) {
     let operation = ConfigOperation::Set(value.to_owned());
     engine
-        .alter_topic(topic, &[ConfigChange { name: name.to_owned(), operation }])
+        .topics()
+        .alter(topic, &[ConfigChange { name: name.to_owned(), operation }])
         .expect("it works");
 }
 
 fn retain(engine: &Engine) -> RetentionReport {
-    let report = engine.run_retention().expect("it works");
+    let report = engine.maintenance().run_retention().expect("it works");
     assert_verified(engine);
     report
 }
@@ -267,6 +268,6 @@ fn a_damaged_partition_stops_no_other_ones_retention() {
         bytes[end - 200..].fill(0xff);
     });
     test.clock.advance_ms(2000);
-    assert_eq!(engine.run_retention().unwrap().moved_partitions, 2);
+    assert_eq!(engine.maintenance().run_retention().unwrap().moved_partitions, 2);
     assert_eq!((log_start(&engine, &first), log_start(&engine, &second)), (1, 1));
 }

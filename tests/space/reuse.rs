@@ -39,7 +39,7 @@ fn delete_most(engine: &Engine, partition: &Partition) {
 
 fn round(test: &TestEngine, engine: &Engine) {
     test.clock.advance_ms(10_000);
-    engine.run_maintenance().expect("it goes on");
+    engine.maintenance().run().expect("it goes on");
 }
 
 /// An engine with freed segments, and the partition whose records were in them.

@@ -134,7 +134,7 @@ fn a_partition_never_shows_records_of_neighbours_that_are_gone(place: &Place) {
             (0..70).for_each(|_| append_to_all(&engine, &topic.partitions(), name));
         }
         engine.delete_topic(&names[1]).unwrap();
-        engine.checkpoint().unwrap();
+        engine.maintenance().checkpoint().unwrap();
         for name in [&names[0], &names[2]] {
             for partition in engine.topic(name).unwrap().partitions() {
                 assert_eq!(values_of(&engine, &partition), vec![name.clone(); 70]);
@@ -172,7 +172,7 @@ fn seeks_are_right_after_many_small_deletions_and_one_large_one(place: &Place) {
             engine.delete_records(&partition, at - 9).unwrap();
         }
     }
-    engine.checkpoint().unwrap();
+    engine.maintenance().checkpoint().unwrap();
     (3000..6000).for_each(|at| append(&engine, &partition, [Record::keyless("v").timestamp(at)]));
     engine.delete_records(&partition, 5990).unwrap();
     let check = |engine: &Engine, partition: &Partition| {
@@ -201,7 +201,7 @@ fn a_cursor_made_anew_gives_nothing_below_the_start_and_a_snapshot_goes_on(place
     let mut cursor = engine.snapshot().scan(partition.topic());
     assert_eq!(cursor.next().unwrap().unwrap().record.offset, 0);
     engine.delete_records(&partition, 500).unwrap();
-    engine.run_maintenance().unwrap();
+    engine.maintenance().run().unwrap();
     let anew = engine.snapshot().scan(partition.topic());
     assert!(anew.map(|found| found.unwrap().record.offset).eq(500..1000));
     assert!(cursor.map(|found| found.unwrap().record.offset).eq(1..1000));
@@ -218,8 +218,8 @@ fn a_snapshot_shows_what_the_cleaner_removes_under_it(place: &Place) {
     let mut slow = engine.snapshot().scan(partition.topic());
     assert_eq!(slow.next().unwrap().unwrap().record.offset, 0);
     engine.cleaner().clean_partition(&partition).unwrap().unwrap();
-    engine.checkpoint().unwrap();
-    engine.run_maintenance().unwrap();
+    engine.maintenance().checkpoint().unwrap();
+    engine.maintenance().run().unwrap();
     let anew = engine.snapshot().scan(partition.topic());
     assert!(anew.map(|found| found.unwrap().record.offset).eq(2900..3000));
     assert!(slow.map(|found| found.unwrap().record.offset).eq(1..3000));
@@ -285,16 +285,16 @@ fn a_scan_goes_on_over_what_is_deleted_and_flushed_meanwhile(place: &Place) {
     for i in 0..2000 {
         append(&engine, &partition, [Record::keyless(&value).timestamp(i)]);
     }
-    engine.checkpoint().unwrap();
+    engine.maintenance().checkpoint().unwrap();
     let mut scan = engine.snapshot().scan(partition.topic());
     for expected in 0..10 {
         assert_eq!(scan.next().unwrap().unwrap().record.offset, expected);
     }
     engine.delete_topic("t").unwrap();
-    engine.checkpoint().unwrap();
+    engine.maintenance().checkpoint().unwrap();
     let other = one_partition(&engine, "t", &[]);
     (0..200).for_each(|_| append(&engine, &other, [Record::keyless("new")]));
-    engine.checkpoint().unwrap();
+    engine.maintenance().checkpoint().unwrap();
     let rest: Vec<_> = scan.map(|scanned| scanned.unwrap().record).collect();
     assert_eq!(rest.len(), 1990);
     assert!(rest.iter().zip(10..).all(|(record, i)| record.offset == i && record.timestamp == i));
@@ -332,7 +332,7 @@ fn every_mix_of_checkpoints_and_kills_is_replayed_to_the_same_end(place: &Place)
             append_to_all(&engine, &topic.partitions(), &format!("{round} {i}"));
             expected.push(format!("{round} {i}"));
             if i == round {
-                engine.checkpoint().unwrap();
+                engine.maintenance().checkpoint().unwrap();
             }
         }
         drop(engine);

@@ -91,7 +91,7 @@ fn one(
     if validate_only {
         return Ok(());
     }
-    let altered = context.engine.set_topic_settings(topic.name(), settings);
+    let altered = context.engine.topics().replace_settings(topic.name(), settings);
     altered.map_err(|error| fault_of(&error))
 }
 

@@ -114,9 +114,9 @@ fn one(
     *left -= more;
     let name = asked.name.as_str();
     let outcome = if validate_only {
-        context.engine.check_add_partitions(name, total)
+        context.engine.topics().validate_add_partitions(name, total)
     } else {
-        context.engine.add_partitions(name, total).map(|_| ())
+        context.engine.topics().add_partitions(name, total).map(|_| ())
     };
     outcome.map_err(|error| fault_of(error, asked.count))
 }

@@ -153,7 +153,7 @@ fn one(
         return Err(Fault::invalid_name("the name is reserved"));
     }
     // The name's own faults come before those of all else.
-    context.engine.check_new_topic(name, &TopicConfig::new(1)).map_err(fault_of)?;
+    context.engine.topics().validate_create(name, &TopicConfig::new(1)).map_err(fault_of)?;
     let partitions = partitions(asked)?;
     if i64::from(partitions) > *left {
         let message = format!(
@@ -164,7 +164,7 @@ fn one(
     let config = config(partitions, asked)?;
     *left -= i64::from(partitions);
     let id = if validate_only {
-        context.engine.check_new_topic(name, &config).map_err(fault_of)?;
+        context.engine.topics().validate_create(name, &config).map_err(fault_of)?;
         None
     } else {
         let topic = context.engine.create_topic(name, config.clone()).map_err(fault_of)?;

@@ -123,7 +123,7 @@ fn one(
         _ => return Err(Fault::invalid_request("a topic has a name or an id, and not both")),
     };
     // By its id: another may have been made under the name since.
-    let deleted = context.engine.delete_topic_by_id(topic.id());
+    let deleted = context.engine.topics().delete_by_id(topic.id());
     deleted.map(|()| topic).map_err(|error| fault_of(&error))
 }
 

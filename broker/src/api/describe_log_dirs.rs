@@ -112,7 +112,7 @@ fn topics(
     request: &DescribeLogDirsRequest,
 ) -> Vec<DescribeLogDirsTopic> {
     let Some(asked) = &request.topics else {
-        let all = context.engine.topics();
+        let all = context.engine.topics().list();
         let names = all.iter().map(|topic| topic.name().as_str());
         return names.filter_map(|name| sizes(context, session, name, |_| true)).collect();
     };
@@ -137,7 +137,7 @@ fn sizes(
     if !session.access.allows(Action::Describe, name) {
         return None;
     }
-    let TopicDescription { partitions, .. } = context.engine.describe_topic(name)?;
+    let TopicDescription { partitions, .. } = context.engine.topics().describe(name)?;
     let wanted = partitions.iter().filter(|partition| is_wanted(partition.index));
     let sizes: Vec<DescribeLogDirsPartition> = wanted
         .map(|partition| {

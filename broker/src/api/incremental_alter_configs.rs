@@ -107,6 +107,6 @@ fn one(
         let altered = topic.settings().alter(&changes);
         return altered.map(|_| ()).map_err(|error| configs::fault(&error));
     }
-    let altered = context.engine.alter_topic(topic.name(), &changes);
+    let altered = context.engine.topics().alter(topic.name(), &changes);
     altered.map_err(|error| alter_configs::fault_of(&error))
 }

@@ -102,7 +102,7 @@ impl View {
     /// The topics of the answer, each once, however it is named.
     fn topics(&self, context: &Context) -> Vec<Listed> {
         let Some(asked) = &self.request.topics else {
-            let mut topics = context.engine.topics();
+            let mut topics = context.engine.topics().list();
             let access = &self.session.access;
             topics.retain(|topic| access.allows(Action::Describe, topic.name().as_str()));
             return topics.into_iter().map(Listed::Known).collect();

@@ -73,7 +73,7 @@ impl Runner {
 
     pub(super) fn add_partitions(&mut self, name: &Name, total: u32) {
         let was_halted = self.is_halted();
-        let ended = match self.engine().add_partitions(name.0, total) {
+        let ended = match self.engine().topics().add_partitions(name.0, total) {
             Ok(topic) => {
                 assert_eq!(topic.partition_count(), total);
                 Ended::Done
@@ -101,7 +101,7 @@ impl Runner {
     pub(super) fn alter_topic(&mut self, name: &Name, setting: &Setting) {
         let was_halted = self.is_halted();
         let changes = [setting.0.clone()];
-        let ended = match self.engine().alter_topic(name.0, &changes) {
+        let ended = match self.engine().topics().alter(name.0, &changes) {
             Ok(()) => Ended::Done,
             Err(AlterTopicError::Storage(error)) => Ended::NotWritten(error),
             Err(AlterTopicError::OutcomeUnknown(error)) => Ended::Unknown(error),

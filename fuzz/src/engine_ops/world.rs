@@ -86,7 +86,7 @@ impl World {
 pub(super) fn read_world(engine: &Engine) -> World {
     let snapshot = engine.snapshot();
     let mut world = World::default();
-    for topic in engine.topics() {
+    for topic in engine.topics().list() {
         let mut partitions: Vec<Vec<Kept>> =
             topic.partitions().iter().map(|partition| read_log(engine, partition)).collect();
         let mut next = vec![0; partitions.len()];

@@ -205,7 +205,7 @@ impl Runner {
     }
 
     pub(super) fn run_pending(&mut self) {
-        self.engine().run_pending();
+        self.engine().maintenance().run_pending();
         self.settle_waiting(false);
         assert!(self.waiting.is_empty(), "all that waited is answered");
     }
@@ -280,7 +280,7 @@ impl Runner {
             });
             self.faults.planned = true;
         }
-        match self.engine().checkpoint() {
+        match self.engine().maintenance().checkpoint() {
             Ok(()) => {
                 assert!(fails.is_none(), "the flush was to fail");
                 self.history.sync_all();
@@ -290,7 +290,7 @@ impl Runner {
     }
 
     pub(super) fn maintain(&mut self) {
-        match self.engine().run_maintenance() {
+        match self.engine().maintenance().run() {
             Ok(step) if step.took_checkpoint => self.history.sync_all(),
             Ok(_) => {}
             Err(error) => self.excuse(&error),

@@ -42,47 +42,46 @@ impl EngineBuilder {
     }
 }
 
-impl Engine {
-    /// For tests: counts all of a partition as dirty again.
-    ///
-    /// # Errors
-    /// What the storage says.
-    #[doc(hidden)]
-    pub fn forget_cleaned(&self, partition: &Partition) -> Result<(), StorageError> {
-        cleaner::forget_cleaned(self.shared(), partition)
-    }
+/// Counts all of a partition as dirty again.
+///
+/// # Errors
+/// What the storage says.
+pub fn forget_cleaned(engine: &Engine, partition: &Partition) -> Result<(), StorageError> {
+    cleaner::forget_cleaned(engine.shared(), partition)
+}
 
-    /// For tests: moves the log end forward, as if records had been there.
-    ///
-    /// # Errors
-    /// What the storage says.
-    #[doc(hidden)]
-    pub fn skip_offsets(&self, partition: &Partition, log_end: Offset) -> Result<(), StorageError> {
-        cleaner::skip_offsets(self.shared(), partition, log_end)
-    }
-    /// For tests: until the engine is closed, a producer has a transaction open under this id that
-    /// may write to the partition, without any request for it.
-    #[doc(hidden)]
-    pub fn pretend_open_transaction(
-        &self,
-        transactional_id: &str,
-        producer: ProducerIdentity,
-        partition: &Partition,
-    ) {
-        producers::pretend_open(self.shared(), transactional_id, producer, partition);
-    }
+/// Moves the log end forward, as if records had been there.
+///
+/// # Errors
+/// What the storage says.
+pub fn skip_offsets(
+    engine: &Engine,
+    partition: &Partition,
+    log_end: Offset,
+) -> Result<(), StorageError> {
+    cleaner::skip_offsets(engine.shared(), partition, log_end)
+}
 
-    /// For tests: writes the marker that ends a producer's transaction in one partition.
-    ///
-    /// # Errors
-    /// What the storage says.
-    #[doc(hidden)]
-    pub fn write_marker(
-        &self,
-        producer: ProducerIdentity,
-        partition: &Partition,
-        kind: MarkerKind,
-    ) -> Result<(), StorageError> {
-        producers::write_marker(self.shared(), producer, partition, kind)
-    }
+/// Until the engine is closed, a producer has a transaction open under this id that may write to
+/// the partition, without any request for it.
+pub fn pretend_open_transaction(
+    engine: &Engine,
+    transactional_id: &str,
+    producer: ProducerIdentity,
+    partition: &Partition,
+) {
+    producers::pretend_open(engine.shared(), transactional_id, producer, partition);
+}
+
+/// Writes the marker that ends a producer's transaction in one partition.
+///
+/// # Errors
+/// What the storage says.
+pub fn write_marker(
+    engine: &Engine,
+    producer: ProducerIdentity,
+    partition: &Partition,
+    kind: MarkerKind,
+) -> Result<(), StorageError> {
+    producers::write_marker(engine.shared(), producer, partition, kind)
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tidelog::config::{ConfigChange, ConfigOperation, TopicSettings};
+use tidelog::internals;
 use tidelog::record::{BatchBuilder, Batches, MarkerKind};
 use tidelog::testing::ManualClock;
 use tidelog::types::ProducerIdentity;
@@ -176,7 +177,8 @@ impl Player {
             "fetch" => return vec![self.fetch(rest.parse().expect("an offset"))],
             "lookup" => return vec![self.look_up(rest.parse().expect("a time"))],
             "forget_checkpoint" => {
-                self.engine().forget_cleaned(&self.partition()).expect("it is committed");
+                internals::forget_cleaned(self.engine(), &self.partition())
+                    .expect("it is committed");
             }
             "reopen" => {
                 self.is_rebuilt |= rest == "rebuild";
@@ -198,7 +200,7 @@ impl Player {
         let changes: Vec<ConfigChange> = changes
             .map(|(name, value)| ConfigChange { name, operation: ConfigOperation::Set(value) })
             .collect();
-        self.engine().alter_topic("t", &changes).expect("the settings are legal");
+        self.engine().topics().alter("t", &changes).expect("the settings are legal");
     }
 
     fn limit(&mut self, rest: &str) {
@@ -230,7 +232,7 @@ impl Player {
                 }
                 "offset" => {
                     let offset = value.parse().expect("an offset");
-                    let skipped = self.engine().skip_offsets(&self.partition(), offset);
+                    let skipped = internals::skip_offsets(self.engine(), &self.partition(), offset);
                     skipped.expect("it is committed");
                 }
                 other => panic!("no option of append: {other}"),
@@ -241,7 +243,7 @@ impl Player {
         records.iter().for_each(|record| builder.push(record).expect("the batch is small"));
         let mut append = self.engine().append_transaction();
         if let Some(producer) = producer.filter(|_| is_transactional) {
-            self.engine().pretend_open_transaction("p", producer, &self.partition());
+            internals::pretend_open_transaction(self.engine(), "p", producer, &self.partition());
             append.transactional_id("p", FirstSequence::Any);
         }
         let batch = builder.finish().expect("there are records");
@@ -276,7 +278,7 @@ impl Player {
 
     fn end(&mut self, rest: &str, kind: MarkerKind) {
         let producer = producer(rest).0.expect("a producer");
-        let ended = self.engine().write_marker(producer, &self.partition(), kind);
+        let ended = internals::write_marker(self.engine(), producer, &self.partition(), kind);
         ended.expect("the disk is good");
         let keyed = self.open.remove(&producer.producer_id).unwrap_or_default();
         if kind == MarkerKind::Commit {
@@ -305,7 +307,7 @@ impl Player {
     }
 
     fn retain(&mut self) -> Vec<String> {
-        self.engine().run_retention().expect("nothing is damaged");
+        self.engine().maintenance().run_retention().expect("nothing is damaged");
         self.newest.clear();
         state(self.engine(), &self.partition())
     }
@@ -317,7 +319,7 @@ impl Player {
             None => "pass failed",
         };
         let mut lines = vec![pass.to_owned()];
-        self.engine().run_retention().expect("the index is whole");
+        self.engine().maintenance().run_retention().expect("the index is whole");
         self.newest.clear();
         let start = self.engine().watermarks(&self.partition()).expect("it exists").log_start;
         self.damaged.retain(|(offset, _), _| *offset >= start);

@@ -97,7 +97,7 @@ impl World {
             84..88 => self.change_policy(),
             88..91 => self.delete_records(model),
             91..94 => {
-                self.engine().run_retention().expect("nothing is damaged");
+                self.engine().maintenance().run_retention().expect("nothing is damaged");
                 model.log_start = model.log_start.max(self.log_start());
                 "retention"
             }
@@ -107,7 +107,7 @@ impl World {
                 "a sync"
             }
             96..98 => {
-                self.engine().checkpoint().expect("the disk is good");
+                self.engine().maintenance().checkpoint().expect("the disk is good");
                 model.note_synced();
                 "a checkpoint"
             }
@@ -279,7 +279,7 @@ impl World {
     fn set(&self, name: &str, value: &str) {
         let operation = ConfigOperation::Set(value.to_owned());
         let change = ConfigChange { name: name.to_owned(), operation };
-        self.engine().alter_topic("t", &[change]).expect("the setting is legal");
+        self.engine().topics().alter("t", &[change]).expect("the setting is legal");
     }
 
     fn delete_records(&mut self, model: &mut Model) -> &'static str {

@@ -149,7 +149,7 @@ impl World {
         }
         match self.below(30) {
             0 => {
-                self.engine().checkpoint().expect("the disk is good");
+                self.engine().maintenance().checkpoint().expect("the disk is good");
                 self.model.acknowledge(true);
                 "a checkpoint"
             }
