@@ -120,7 +120,7 @@ figures! {
     refused_transactions Counter Count "refused_transactions_total"
         "Append transactions refused in the queue.";
     duplicate_batches Counter Count "duplicate_batches_total"
-        "Batches that were stored already when they were sent again.";
+        "Batches sent again that were stored already.";
     committed_producer_transactions Counter Count "committed_producer_transactions_total"
         "Producer transactions that were committed.";
     aborted_producer_transactions Counter Count "aborted_producer_transactions_total"
@@ -130,24 +130,30 @@ figures! {
     open_producer_transactions Gauge Count "open_producer_transactions"
         "Producer transactions that are open.";
     oldest_producer_transaction_ms Gauge Milliseconds "oldest_producer_transaction_ms"
-        "For how long the oldest of them is open.";
-    unwritten_commits Counter Count "unwritten_commits_total" "Commits that were not written.";
-    groups Counter Count "groups_total" "Groups of commits written with one call.";
+        "Milliseconds for which the oldest open producer transaction is open.";
+    unwritten_commits Counter Count "unwritten_commits_total"
+        "Append transactions that came out of the queue unwritten.";
+    commit_groups Counter Count "commit_groups_total"
+        "Groups of commits that were written to the log with one call.";
     appended_batches Counter Count "appended_batches_total" "Record batches committed.";
-    appended_records Counter Count "appended_records_total" "Records in them.";
-    appended_bytes Counter Bytes "appended_bytes_total" "Bytes of them.";
+    appended_records Counter Count "appended_records_total" "Records in committed record batches.";
+    appended_bytes Counter Bytes "appended_bytes_total" "Bytes of committed record batches.";
     log_bytes Counter Bytes "log_bytes_total" "Bytes written to the commit log.";
-    syncs Counter Count "syncs_total" "Syncs of the log.";
+    syncs Counter Count "syncs_total" "Syncs of the commit log.";
     checkpoints Counter Count "checkpoints_total" "Checkpoints completed.";
-    removed_batches Counter Count "removed_batches_total" "Record batches below log starts.";
-    removed_bytes Counter Bytes "removed_bytes_total" "Bytes of them.";
-    freed_segments Counter Count "freed_segments_total" "Segments of the log freed.";
-    freed_bytes Counter Bytes "freed_bytes_total" "Bytes of them.";
+    removed_batches Counter Count "removed_batches_total"
+        "Record batches that came to be below a log start.";
+    removed_bytes Counter Bytes "removed_bytes_total"
+        "Bytes of record batches that came to be below a log start.";
+    freed_segments Counter Count "freed_segments_total"
+        "Segments of the commit log that were freed.";
+    freed_bytes Counter Bytes "freed_bytes_total" "Bytes of freed segments of the commit log.";
     reused_segments Counter Count "reused_segments_total"
         "Segments begun in the file of a freed one.";
     relocated_batches Counter Count "relocated_batches_total"
         "Batches moved out of mostly dead segments.";
-    relocated_bytes Counter Bytes "relocated_bytes_total" "Bytes of them.";
+    relocated_bytes Counter Bytes "relocated_bytes_total"
+        "Bytes of batches moved out of mostly dead segments.";
     failed_maintenance Counter Count "failed_maintenance_total"
         "Rounds of maintenance, and removals of freed segments, that failed.";
     maintenance_rounds Counter Count "maintenance_rounds_total"
@@ -157,31 +163,36 @@ figures! {
     fetched_bytes Counter Bytes "fetched_bytes_total" "Bytes of record batches fetched.";
     corruptions Counter Count "corruptions_total" "Times that damage was found on disk.";
     cleaner_passes Counter Count "cleaner_passes_total" "Passes of the cleaner.";
-    cleaner_failures Counter Count "cleaner_failures_total" "Passes that failed.";
+    cleaner_failures Counter Count "cleaner_failures_total" "Passes of the cleaner that failed.";
     cleaner_read_bytes Counter Bytes "cleaner_read_bytes_total" "Bytes the cleaner read.";
-    cleaner_written_bytes Counter Bytes "cleaner_written_bytes_total" "Bytes it wrote.";
+    cleaner_written_bytes Counter Bytes "cleaner_written_bytes_total" "Bytes the cleaner wrote.";
     cleaner_removed_records Counter Count "cleaner_removed_records_total"
         "Records the cleaner removed.";
     uncleanable_partitions Gauge Count "uncleanable_partitions"
         "Partitions that could not be cleaned.";
-    dirty_offsets Gauge Count "dirty_offsets" "Offsets that were not cleaned yet.";
-    group_time Histogram Seconds "group_seconds" "Time to write, apply and publish a group.";
-    sync_time Histogram Seconds "sync_seconds" "Time of a sync of the log.";
+    dirty_offsets Gauge Count "dirty_offsets"
+        "Offsets of compacted partitions that were not cleaned yet.";
+    commit_group_time Histogram Seconds "commit_group_seconds"
+        "Time to write, apply and publish a group of commits.";
+    sync_time Histogram Seconds "sync_seconds" "Time of a sync of the commit log.";
     checkpoint_time Histogram Seconds "checkpoint_seconds" "Time of a checkpoint.";
     queued_bytes Gauge Bytes "queued_bytes" "Bytes in the commit queue.";
     unsynced_bytes Gauge Bytes "unsynced_bytes" "Bytes a power loss could take.";
-    index_memory_bytes Gauge Bytes "index_memory_bytes" "Memory of the unflushed index.";
-    log_size_bytes Gauge Bytes "log_size_bytes" "Bytes of all segments.";
+    index_memory_bytes Gauge Bytes "index_memory_bytes" "Memory of what the index has not flushed.";
+    log_size_bytes Gauge Bytes "log_size_bytes" "Bytes of all segments of the commit log.";
     segment_count Gauge Count "segments" "Segments of the commit log.";
-    free_segment_count Gauge Count "free_segments" "Freed ones kept to be reused.";
-    free_segment_bytes Gauge Bytes "free_segment_bytes" "Bytes kept to be reused.";
-    live_bytes Gauge Bytes "live_bytes" "Bytes of all readable batches.";
-    disk_free_bytes Gauge Bytes "disk_free_bytes" "Free bytes of the log's disk.";
+    free_segment_count Gauge Count "free_segments"
+        "Freed segments of the commit log that are kept to be reused.";
+    free_segment_bytes Gauge Bytes "free_segment_bytes"
+        "Bytes of freed segments that are kept to be reused.";
+    live_bytes Gauge Bytes "live_bytes" "Bytes of all record batches that can be read.";
+    disk_free_bytes Gauge Bytes "disk_free_bytes" "Free bytes of the disk of the commit log.";
     disk_reserve_bytes Gauge Bytes "disk_reserve_bytes"
-        "Free bytes of it below which appends are refused.";
+        "Free bytes of the log's disk below which appends are refused.";
     unfreed_segments Gauge Count "unfreed_segments"
         "Dead segments that a pin holds or that could not be removed.";
-    unmoved_batches Gauge Count "unmoved_batches" "Batches that are still to be moved.";
+    unmoved_batches Gauge Count "unmoved_batches"
+        "Batches that are still to be moved out of mostly dead segments.";
     cleaner_max_dirty_percent Gauge Percent "cleaner_max_dirty_percent"
         "The greatest dirty part of a compacted partition.";
     cleaner_max_overdue_ms Gauge Milliseconds "cleaner_max_overdue_ms"
@@ -241,6 +252,11 @@ mod tests {
             let is_histogram = matches!(value, FigureValue::Histogram(_));
             assert_eq!(is_histogram, kind == FigureKind::Histogram, "{name}");
             assert!(help.ends_with('.') && help.len() > 5, "{name}");
+            // A dashboard shows each alone: it cannot lean on the text before it.
+            let words = help.trim_end_matches('.').split(' ');
+            for word in words.map(str::to_lowercase) {
+                assert!(!["it", "its", "them", "they", "ones"].contains(&word.as_str()), "{help}");
+            }
         }
     }
 

@@ -115,7 +115,7 @@ pub struct Counters {
     /// Producer transactions that were aborted, for whatever reason.
     pub aborted_producer_transactions: Counter,
     pub unwritten_commits: Counter,
-    pub groups: Counter,
+    pub commit_groups: Counter,
     pub appended_batches: Counter,
     pub appended_records: Counter,
     pub appended_bytes: Counter,
@@ -138,7 +138,7 @@ pub struct Counters {
     pub cleaner_read_bytes: Counter,
     pub cleaner_written_bytes: Counter,
     pub cleaner_removed_records: Counter,
-    pub group_time: Histogram,
+    pub commit_group_time: Histogram,
     pub sync_time: Histogram,
     pub checkpoint_time: Histogram,
     pub maintenance_time: Histogram,
@@ -169,7 +169,7 @@ pub struct Metrics {
     /// Append transactions that came out of the queue unwritten: nothing of them exists.
     pub unwritten_commits: u64,
     /// Groups of commits that were written with one call.
-    pub groups: u64,
+    pub commit_groups: u64,
     /// Record batches in committed append transactions.
     pub appended_batches: u64,
     /// Records in them.
@@ -224,7 +224,7 @@ pub struct Metrics {
     /// Offsets of compacted partitions that were not cleaned yet.
     pub dirty_offsets: u64,
     /// How long a group took to be written, applied and published.
-    pub group_time: HistogramValues,
+    pub commit_group_time: HistogramValues,
     /// How long a sync of the log took.
     pub sync_time: HistogramValues,
     /// How long a checkpoint took.
@@ -285,7 +285,7 @@ impl Counters {
             committed_producer_transactions: self.committed_producer_transactions.get(),
             aborted_producer_transactions: self.aborted_producer_transactions.get(),
             unwritten_commits: self.unwritten_commits.get(),
-            groups: self.groups.get(),
+            commit_groups: self.commit_groups.get(),
             appended_batches: self.appended_batches.get(),
             appended_records: self.appended_records.get(),
             appended_bytes: self.appended_bytes.get(),
@@ -309,7 +309,7 @@ impl Counters {
             cleaner_read_bytes: self.cleaner_read_bytes.get(),
             cleaner_written_bytes: self.cleaner_written_bytes.get(),
             cleaner_removed_records: self.cleaner_removed_records.get(),
-            group_time: self.group_time.values(),
+            commit_group_time: self.commit_group_time.values(),
             sync_time: self.sync_time.values(),
             checkpoint_time: self.checkpoint_time.values(),
             ..Metrics::default()

@@ -219,7 +219,7 @@ impl Pipeline {
     fn account(&self, group: &[FramePlan], log_bytes: u64) {
         let range_deletes: usize =
             group.iter().map(|frame| frame.write_batch.range_delete_count()).sum();
-        self.counters.groups.add(1);
+        self.counters.commit_groups.add(1);
         self.counters.commits.add(group.len() as u64);
         self.counters.log_bytes.add(log_bytes);
         self.checkpoints.note_written(log_bytes, range_deletes as u64);
@@ -327,7 +327,7 @@ impl Effects for Pipeline {
         publish();
         drop(publication);
         let began = *self.group_began.lock();
-        self.counters.group_time.record(self.clock.monotonic().saturating_sub(began));
+        self.counters.commit_group_time.record(self.clock.monotonic().saturating_sub(began));
         Ok(())
     }
 

@@ -129,8 +129,8 @@ impl World {
     }
 
     /// The machine stops at once and starts again: all that was not synced is lost. An engine that
-    /// is open finds its files and its store gone, and every write of it fails from now on. Open
-    /// it again to see what is left.
+    /// is open finds its files and its store gone: what is asked of it fails, and says why. Open it
+    /// again to see what is left.
     pub fn lose_power(&self) {
         self.lose_power_keeping(PowerLoss::Nothing);
     }
@@ -254,6 +254,28 @@ mod tests {
         drop(engine);
         world.lose_power();
         assert_eq!(log_end(&world.open().unwrap()), 3);
+    }
+
+    #[test]
+    fn an_engine_without_its_machine_says_so_whatever_it_is_asked() {
+        for stop in [World::lose_power as fn(&World), World::kill] {
+            let world = World::new();
+            let engine = world.open().unwrap();
+            let partition = partition(&engine);
+            append(&engine, Durability::Sync).unwrap();
+            stop(&world);
+            let fetched = engine.fetch(&partition, 0, FetchOptions::new()).unwrap_err();
+            for text in [
+                fetched.to_string(),
+                append(&engine, Durability::Buffered).unwrap_err(),
+                append(&engine, Durability::Sync).unwrap_err(),
+                engine.group("g").offset(&partition).unwrap_err().to_string(),
+                engine.create_topic("u", TopicConfig::new(1)).unwrap_err().to_string(),
+                engine.close().unwrap_err().to_string(),
+            ] {
+                assert!(text.contains("the power was lost or the process was killed"), "{text}");
+            }
+        }
     }
 
     #[test]

@@ -65,7 +65,7 @@ fn a_thousand_submitted_commits_are_under_way_from_one_thread() {
     let engine = test.open();
     let topic = engine.create_topic("t", TopicConfig::new(4)).unwrap();
     let partition = |i: i32| topic.partition(i % 4).unwrap();
-    let groups_before = engine.metrics().groups;
+    let groups_before = engine.metrics().commit_groups;
     let mut tickets: Vec<_> =
         (0..1000).map(|i| submit(&engine, &partition(i), Durability::Buffered)).collect();
     assert!(engine.metrics().queued_bytes > 0);
@@ -73,7 +73,7 @@ fn a_thousand_submitted_commits_are_under_way_from_one_thread() {
     tickets = tickets.into_iter().map(|ticket| ticket.try_wait().unwrap_err()).collect();
     engine.maintenance().run_pending();
     assert_eq!(engine.metrics().queued_bytes, 0);
-    assert_eq!(engine.metrics().groups - groups_before, 1);
+    assert_eq!(engine.metrics().commit_groups - groups_before, 1);
     for (i, ticket) in tickets.into_iter().enumerate() {
         assert_eq!(base_offset(ticket.try_wait().unwrap()), i as i64 / 4);
     }
@@ -256,8 +256,8 @@ fn the_time_of_every_group_and_of_every_sync_is_counted() {
     append(&engine, &partition, [Record::keyless("v")]);
     engine.sync().unwrap();
     let after = engine.metrics();
-    assert_eq!(after.groups - before.groups, 1);
-    assert_eq!(after.group_time.count() - before.group_time.count(), 1);
+    assert_eq!(after.commit_groups - before.commit_groups, 1);
+    assert_eq!(after.commit_group_time.count() - before.commit_group_time.count(), 1);
     assert_eq!(after.sync_time.count() - before.sync_time.count(), 1);
 }
 

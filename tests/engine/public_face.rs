@@ -137,7 +137,7 @@ fn whatever_is_too_large_is_named_by_one_type_with_its_place() {
         error.to_string(),
         format!(
             "a batch for t-0 was not taken: a record is larger than its limit: record_index=2 \
-             size_bytes={size_bytes} limit=1000"
+             size_bytes={size_bytes} limit=1000, which is the topic's max.message.bytes"
         )
     );
 
@@ -233,7 +233,26 @@ fn a_full_queue_and_a_fenced_producer_are_asked_for_by_name() {
     let _new = producer(&engine, "p");
     let appended = transaction.append([(&partition, record("b"))]).unwrap_err();
     assert!(appended.is_fenced() && !appended.is_queue_full(), "{appended}");
-    assert!(transaction.commit().unwrap_err().is_fenced());
+    let ended = transaction.commit().unwrap_err();
+    assert!(ended.is_fenced() && !ended.is_timed_out(), "{ended}");
+    let one_text = "another instance of the producer holds the transactional id: epoch=0 current=";
+    assert!(appended.to_string().contains(one_text), "{appended}");
+    assert!(ended.to_string().starts_with(one_text), "{ended}");
+}
+
+#[test]
+fn a_closed_engine_says_that_it_is_closed_and_a_locked_one_by_whom() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let partition = one_partition(&engine, "t", &[]);
+    let mut append = engine.append_transaction();
+    append.records(&partition, [Record::keyless("v")]).unwrap();
+    let locked = test.builder().open().unwrap_err().to_string();
+    assert!(locked.starts_with("the engine is open elsewhere: pid="), "{locked}");
+    engine.clone().close().unwrap();
+    let committed = append.commit(Durability::Buffered).unwrap_err();
+    assert_eq!(committed.to_string(), "the transaction was not written: the engine is closed");
+    assert_eq!(engine.sync().unwrap_err().to_string(), "the engine is closed");
 }
 
 #[test]

@@ -13,14 +13,12 @@ use tidelog::internals::rules::{BrokenRules, Rule};
 use tidelog::producer::transaction::{EndProtocol, ProducerTransactionError};
 use tidelog::record::MarkerKind;
 use tidelog::testing::PowerLoss;
-use tidelog::{
-    Durability, Engine, GroupMembership, InitProducer, ProduceError, ProducerError, Record,
-};
+use tidelog::{Durability, Engine, GroupMembership, InitProducer, ProducerError, Record};
 
 const DAY_MS: u64 = 86_400_000;
 
 #[test]
-fn a_transaction_that_is_open_too_long_is_aborted_and_its_producer_fenced() {
+fn a_transaction_that_is_open_too_long_is_aborted_and_its_producer_told_so() {
     let test = TestEngine::new();
     let engine = test.open();
     let partition = one_partition(&engine, "t", &[]);
@@ -33,11 +31,21 @@ fn a_transaction_that_is_open_too_long_is_aborted_and_its_producer_fenced() {
     assert_eq!(engine.producers().expire().unwrap().aborted_transactions, 1);
     assert_eq!(marks(&engine, &partition), (2, 2));
     let refused = transaction.append([(&partition, record("later"))]).unwrap_err();
-    let ProduceError::Producer(refused) = refused else { panic!("{refused:?}") };
-    assert!(matches!(refusal(refused), ProducerTransactionError::InvalidProducerEpoch { .. }));
-    assert!(transaction.commit().is_err());
+    assert!(refused.is_timed_out() && !refused.is_fenced(), "{refused}");
+    let refused_commit = transaction.commit().unwrap_err();
+    assert!(refused_commit.is_timed_out() && !refused_commit.is_fenced(), "{refused_commit}");
+    for text in [refused.to_string(), refused_commit.to_string()] {
+        assert!(text.contains("its timeout of 60000 ms and was aborted"), "{text}");
+        assert!(text.contains("in a new transaction"), "{text}");
+    }
     assert_eq!(marks(&engine, &partition), (2, 2));
     assert!(committed(&engine, &partition).is_empty());
+
+    // As the text says: the same producer sends it again.
+    let mut transaction = producer.begin();
+    transaction.append([(&partition, record("late"))]).unwrap();
+    transaction.commit().unwrap();
+    assert_eq!(committed(&engine, &partition).len(), 1);
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn the_end_of_a_transaction_over_a_hundred_partitions_is_one_commit() {
     transaction.commit().unwrap();
     let after = engine.metrics();
     assert_eq!(after.commits - before.commits, 1);
-    assert_eq!(after.groups - before.groups, 1);
+    assert_eq!(after.commit_groups - before.commit_groups, 1);
     assert!(partitions.iter().all(|partition| marks(&engine, partition) == (2, 2)));
 }
 

@@ -57,7 +57,7 @@ pub(super) fn fault(error: &ProducerError, knows: Knows) -> Fault {
 
 /// Kafka's code for a refusal.
 pub(super) fn code(refused: &Refused, knows: Knows) -> ResponseError {
-    match refused {
+    match refused.as_kafka() {
         Refused::InvalidTransactionTimeout { .. } => ResponseError::InvalidTransactionTimeout,
         Refused::InvalidProducerIdMapping { .. } => ResponseError::InvalidProducerIdMapping,
         Refused::ProducerFenced { .. } if knows.fenced => ResponseError::ProducerFenced,
@@ -91,6 +91,8 @@ mod tests {
         assert_eq!((told(&absent, true, false), told(&absent, false, true)), (48, 120));
         let epoch = Refused::InvalidProducerEpoch { producer_epoch: 1, current };
         assert_eq!(told(&epoch, true, true), 47, "in every version");
+        let late = Refused::TimedOut { timeout_ms: 1, refusal: Box::new(fenced.clone()) };
+        assert_eq!((told(&late, false, true), told(&late, true, false)), (47, 90));
         assert_eq!(told(&Refused::EmptyTransactionalId, true, true), 42);
         assert_eq!(told(&Refused::ConcurrentTransactions, true, true), 51);
         assert!(!Knows::coordinator(1).fenced && Knows::coordinator(2).fenced);

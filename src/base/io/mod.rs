@@ -137,7 +137,7 @@ pub trait LockGuard: Send + Sync + fmt::Debug {}
 pub enum LockError {
     /// Another holds it.
     Held {
-        /// What the holder wrote into the file about itself, such as its process id.
+        /// What the holder wrote into the file about itself: `pid=` and its process id.
         holder: String,
         /// The lock file.
         path: PathBuf,
@@ -156,7 +156,7 @@ impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Held { holder, path } => {
-                write!(f, "the directory is in use: holder={holder} path={}", path.display())
+                write!(f, "the directory is in use: {holder} path={}", path.display())
             }
             Self::Io(_) => f.write_str("the lock file could not be used"),
         }

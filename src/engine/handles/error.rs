@@ -14,7 +14,8 @@ pub enum ProduceError {
     Append(AppendError),
     /// They were not committed.
     Commit(CommitError),
-    /// The producer may not append: it is fenced, or its transaction was aborted.
+    /// The producer may not append: another instance has taken its place, or its transaction has
+    /// timed out.
     Producer(ProducerError),
 }
 
@@ -26,6 +27,17 @@ impl ProduceError {
             Self::Append(_) => false,
             Self::Commit(error) => error.is_fenced(),
             Self::Producer(error) => error.is_fenced(),
+        }
+    }
+
+    /// Whether the transaction was open for longer than its timeout and was aborted. The producer
+    /// can begin another.
+    #[must_use]
+    pub fn is_timed_out(&self) -> bool {
+        match self {
+            Self::Append(_) => false,
+            Self::Commit(error) => error.is_timed_out(),
+            Self::Producer(error) => error.is_timed_out(),
         }
     }
 

@@ -124,9 +124,8 @@ impl ProducerTransaction<'_> {
     /// leaves the transaction as it was: it can be committed without those records.
     ///
     /// # Errors
-    /// [`ProduceError`]; fenced is who finds
-    /// [`ProducerFenced`](ProducerTransactionError::ProducerFenced) or
-    /// [`InvalidProducerEpoch`](ProducerTransactionError::InvalidProducerEpoch) in it.
+    /// [`ProduceError`]: where it [is fenced](ProduceError::is_fenced), this producer must end;
+    /// where it [has timed out](ProduceError::is_timed_out), it can begin another transaction.
     pub fn append<'a>(
         &mut self,
         records: impl IntoIterator<Item = (&'a Partition, Vec<Record>)>,

@@ -15,7 +15,7 @@ pub enum OpenError {
     Config(EngineConfigError),
     /// Another has the engine open.
     Locked {
-        /// What it wrote about itself.
+        /// What it wrote about itself: `pid=` and its process id.
         holder: String,
         /// The lock file.
         path: PathBuf,
@@ -68,7 +68,7 @@ impl fmt::Display for OpenError {
         match self {
             Self::Config(error) => write!(f, "the engine's limits are not valid: {error}"),
             Self::Locked { holder, path } => {
-                write!(f, "the engine is open elsewhere: holder={holder} lock={}", path.display())
+                write!(f, "the engine is open elsewhere: {holder} lock={}", path.display())
             }
             Self::UnknownFormat { path, found } => write!(
                 f,

@@ -186,8 +186,12 @@ impl fmt::Debug for Faults {
 }
 
 /// What a call of a process that is no more answers.
+/// What an engine is told whose simulated machine or process is gone.
+pub(in crate::testing) const STOPPED: &str =
+    "the power was lost or the process was killed: open the engine again";
+
 pub(super) fn stopped() -> io::Error {
-    io::Error::other("the simulated process has stopped")
+    io::Error::other(STOPPED)
 }
 
 pub(super) fn errno(number: i32) -> io::Error {

@@ -43,6 +43,7 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
+pub(super) use faults::STOPPED;
 pub use faults::{Counters, EIO, ENOSPC, Fault, FileCall, PowerLoss};
 
 use crate::base::io::{File, Files, LockError, LockGuard};

@@ -10,12 +10,14 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
 use crate::base::error::StorageError;
 use crate::index::store::{ClosedSnapshot, Direction, OpenStore, Read, Store, Visit};
 use crate::index::write_batch::{Family, Operation, WriteBatch};
+use crate::testing::disk::STOPPED;
 
 /// What a crash finds after a flush that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -243,7 +245,12 @@ impl OpenStore for MemoryDisk {
         found.crash(disk.last_handle, disk.flushes_by_itself);
         found.open_handle = Some(disk.last_handle);
         let handle = disk.last_handle;
-        let opened = OpenedStore { disk: self.clone(), directory: directory.to_owned(), handle };
+        let opened = OpenedStore {
+            disk: self.clone(),
+            directory: directory.to_owned(),
+            handle,
+            is_closed: Arc::default(),
+        };
         Ok(Arc::new(MemoryStore(opened)))
     }
 }
@@ -258,6 +265,7 @@ struct OpenedStore {
     disk: MemoryDisk,
     directory: PathBuf,
     handle: u64,
+    is_closed: Arc<AtomicBool>,
 }
 
 impl OpenedStore {
@@ -268,13 +276,21 @@ impl OpenedStore {
         let disk = &mut *self.disk.state.lock();
         let found = disk.directories.get_mut(&self.directory);
         let open = found.filter(|directory| directory.open_handle == Some(self.handle));
-        let directory = open.ok_or(StorageError::Closed)?;
+        let Some(directory) = open else { return Err(self.gone()) };
         let mut faults = Faults {
             holds_flushes: disk.holds_flushes,
             failing_flush: &mut disk.failing_flush,
             writes_before_failure: &mut disk.writes_before_failure,
         };
         call(directory, &mut faults)
+    }
+
+    /// Why nothing can be asked any more.
+    fn gone(&self) -> StorageError {
+        if self.is_closed.load(Ordering::SeqCst) {
+            return StorageError::Closed;
+        }
+        StorageError::store("answer", STOPPED)
     }
 
     fn check_open(&self) -> Result<(), StorageError> {
@@ -303,6 +319,7 @@ impl MemoryStore {
                 directory.flush = None;
             }
             directory.open_handle = None;
+            self.0.is_closed.store(true, Ordering::SeqCst);
             Ok(())
         })
     }

@@ -189,7 +189,7 @@ impl Refusal {
             Self::UnknownPartition { .. } => ErrorCode::UnknownTopicOrPartition,
             Self::OffsetsExhausted { .. } => ErrorCode::KafkaStorageError,
             Self::Sequence { source, .. } => return source.code(),
-            Self::ProducerTransaction { source, .. } => match source {
+            Self::ProducerTransaction { source, .. } => match source.as_kafka() {
                 ProducerTransactionError::InvalidProducerIdMapping { .. } => {
                     ErrorCode::InvalidProducerIdMapping
                 }
@@ -216,6 +216,12 @@ impl Refusal {
             Self::ProducerTransaction { source, .. } => source.is_fenced(),
             _ => false,
         }
+    }
+
+    /// Whether the producer's transaction was open for longer than its timeout and was aborted.
+    #[must_use]
+    pub fn is_timed_out(&self) -> bool {
+        matches!(self, Self::ProducerTransaction { source, .. } if source.is_timed_out())
     }
 
     /// The partition that it is about, if it is about one.
@@ -263,6 +269,12 @@ impl CommitError {
         matches!(self, Self::Refused { reason, .. } if reason.is_fenced())
     }
 
+    /// Whether the producer's transaction was open for longer than its timeout and was aborted.
+    #[must_use]
+    pub fn is_timed_out(&self) -> bool {
+        matches!(self, Self::Refused { reason, .. } if reason.is_timed_out())
+    }
+
     /// Whether nobody knows if the transaction exists: reopening the engine decides.
     #[must_use]
     pub fn is_outcome_unknown(&self) -> bool {
@@ -284,7 +296,9 @@ impl fmt::Display for AppendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a batch for {} was not taken", self.partition)?;
         match &self.kind {
-            AppendErrorKind::TooLarge(error) => write!(f, ": {error}"),
+            AppendErrorKind::TooLarge(error) => {
+                write!(f, ": {error}, which is the topic's max.message.bytes")
+            }
             AppendErrorKind::Refused(error) => write!(f, ": {error}"),
             AppendErrorKind::Build(error) => write!(f, ": {error}"),
             AppendErrorKind::NoTransactionalId { producer_id } => write!(
@@ -355,7 +369,7 @@ impl fmt::Display for NotWritten {
                 f,
                 "the commit queue is full: queued_bytes={queued_bytes} limit={limit_bytes}"
             ),
-            Self::Storage(error) => write!(f, "the storage cannot take it: {error}"),
+            Self::Storage(error) => error.fmt(f),
         }
     }
 }

@@ -341,7 +341,8 @@ impl AppendTransaction {
     }
 
     /// Commits, and returns once all of it exists, as durable as asked. Waits while the commit
-    /// queue is full. A transaction without batches writes nothing.
+    /// queue is full. A transaction without batches writes nothing, and has no place in the order of
+    /// commits: its [`Committed::sequence`] is `None`.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -389,7 +390,8 @@ impl AppendTransaction {
     }
 
     /// Puts the transaction into the commit queue and returns at once, never waiting for I/O. The
-    /// ticket tells how it ended; dropping the ticket does not take the transaction back.
+    /// ticket tells how it ended; dropping the ticket does not take the transaction back. One
+    /// without batches is answered at once, with no [`Committed::sequence`].
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

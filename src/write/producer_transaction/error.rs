@@ -45,6 +45,13 @@ impl ProducerError {
         matches!(self, Self::Refused(error) if error.is_fenced())
     }
 
+    /// Whether the transaction was open for longer than its timeout and was aborted. The producer
+    /// can begin another.
+    #[must_use]
+    pub fn is_timed_out(&self) -> bool {
+        matches!(self, Self::Refused(error) if error.is_timed_out())
+    }
+
     /// Whether nobody knows if it is done: reopening the engine decides.
     #[must_use]
     pub fn is_outcome_unknown(&self) -> bool {
@@ -79,7 +86,7 @@ impl From<ProducerIdError> for ProducerError {
 impl fmt::Display for ProducerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(error) => write!(f, "the transactional id does not allow it: {error}"),
+            Self::Refused(error) => error.fmt(f),
             Self::UnknownPartition { partition } => {
                 write!(f, "the topic is gone: partition={partition}")
             }

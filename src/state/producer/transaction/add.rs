@@ -2,6 +2,7 @@
 
 use super::{
     MAX_TRANSACTION_GROUPS, MAX_TRANSACTION_PARTITIONS, ProducerTransactionError, Step, holder,
+    or_timed_out,
 };
 use crate::base::types::{Durability, PartitionId, ProducerIdentity, TimestampMs};
 use crate::index::keyspace::{ProducerTransactionRow, ProducerTransactionState};
@@ -101,9 +102,10 @@ fn unfenced(
     row: Option<&ProducerTransactionRow>,
     given: ProducerIdentity,
 ) -> Result<&ProducerTransactionRow, ProducerTransactionError> {
-    let row = holder(row, given.producer_id)?;
+    let row = holder(row, given)?;
     if row.current != given {
-        return Err(ProducerTransactionError::ProducerFenced { given, current: row.current });
+        let refusal = ProducerTransactionError::ProducerFenced { given, current: row.current };
+        return Err(or_timed_out(row, given, refusal));
     }
     Ok(row)
 }
@@ -113,15 +115,14 @@ fn of_this_epoch(
     row: Option<&ProducerTransactionRow>,
     given: ProducerIdentity,
 ) -> Result<&ProducerTransactionRow, ProducerTransactionError> {
-    let row = holder(row, given.producer_id)?;
+    let row = holder(row, given)?;
     if row.current != given { Err(stale(row, given)) } else { Ok(row) }
 }
 
 fn stale(row: &ProducerTransactionRow, given: ProducerIdentity) -> ProducerTransactionError {
-    ProducerTransactionError::InvalidProducerEpoch {
-        producer_epoch: given.producer_epoch,
-        current: row.current,
-    }
+    let (producer_epoch, current) = (given.producer_epoch, row.current);
+    let refusal = ProducerTransactionError::InvalidProducerEpoch { producer_epoch, current };
+    or_timed_out(row, given, refusal)
 }
 
 fn with_partitions(

@@ -1,6 +1,8 @@
 //! A transaction ends: its producer says so, or has let it stand for too long.
 
-use super::{ProducerTransactionError, Step, complete, ended, fenced, holder, raised};
+use super::{
+    ProducerTransactionError, Step, complete, ended, fenced, holder, is_late, or_timed_out, raised,
+};
 use crate::base::types::{Durability, ProducerId, ProducerIdentity, TimestampMs};
 use crate::index::keyspace::{ProducerTransactionRow, ProducerTransactionState};
 use crate::record::MarkerKind;
@@ -38,11 +40,12 @@ pub fn end(
         && row.previous == given
         && row.previous != ProducerIdentity::NONE
     {
-        return ended_before(row, given, kind);
+        return ended_before(row, given, kind).map_err(|refusal| or_timed_out(row, given, refusal));
     }
-    let row = holder(row, given.producer_id)?;
+    let row = holder(row, given)?;
     if row.current != given {
-        return Err(ProducerTransactionError::ProducerFenced { given, current: row.current });
+        let refusal = ProducerTransactionError::ProducerFenced { given, current: row.current };
+        return Err(or_timed_out(row, given, refusal));
     }
     let refused = ProducerTransactionError::InvalidTxnState { kind, state: row.state };
     match (row.state, protocol) {
@@ -104,9 +107,8 @@ pub fn time_out(
     fresh: &mut dyn FnMut() -> ProducerId,
 ) -> Option<Step> {
     let open = row.state == ProducerTransactionState::Ongoing;
-    let late = now.saturating_sub(row.started_at) > TimestampMs::from(row.timeout_ms);
     debug_assert!(row.timeout_ms > 0, "a transaction may be open for a while");
-    (open && late).then(|| fenced(row, row.current, now, fresh))
+    (open && is_late(row, now)).then(|| fenced(row, row.current, now, fresh))
 }
 
 /// Whether a transactional id can be forgotten: nothing is open, and nothing was asked of it for
@@ -138,15 +140,18 @@ mod tests {
     }
 
     fn is_invalid_state(ended: &Ended) -> bool {
-        matches!(ended, Err(ProducerTransactionError::InvalidTxnState { .. }))
+        let refused = ended.as_ref().err().map(ProducerTransactionError::as_kafka);
+        matches!(refused, Some(ProducerTransactionError::InvalidTxnState { .. }))
     }
 
     fn is_fenced(ended: &Ended) -> bool {
-        matches!(ended, Err(ProducerTransactionError::ProducerFenced { .. }))
+        let refused = ended.as_ref().err().map(ProducerTransactionError::as_kafka);
+        matches!(refused, Some(ProducerTransactionError::ProducerFenced { .. }))
     }
 
     fn is_unmapped(ended: &Ended) -> bool {
-        matches!(ended, Err(ProducerTransactionError::InvalidProducerIdMapping { .. }))
+        let refused = ended.as_ref().err().map(ProducerTransactionError::as_kafka);
+        matches!(refused, Some(ProducerTransactionError::InvalidProducerIdMapping { .. }))
     }
 
     #[test]
@@ -310,6 +315,33 @@ mod tests {
         for kind in [Commit, Abort] {
             assert!(is_fenced(&ask(row, 0, kind, KeepsEpoch)));
         }
+    }
+
+    #[test]
+    fn who_has_timed_out_is_told_so_until_another_takes_over() {
+        let is_told = |ended: &Ended| ended.as_ref().is_err_and(|error| error.is_timed_out());
+        let step = time_out(&open(0), NOW + 60_001, &mut no_fresh).unwrap();
+        let late = stored(&step);
+        for (kind, protocol) in [(Commit, RaisesEpoch), (Commit, KeepsEpoch), (Abort, KeepsEpoch)] {
+            let refused = ask(late, 0, kind, protocol);
+            assert!(is_told(&refused), "{refused:?}");
+            assert!(!refused.unwrap_err().is_fenced(), "nobody has taken over");
+        }
+        assert!(!is_told(&ask(late, 7, Commit, RaisesEpoch)), "who it never was");
+        // What its producer has aborted itself in time has not timed out.
+        let own = ask(&open(0), 0, Abort, RaisesEpoch).unwrap();
+        assert!(!is_told(&ask(stored(&own), 0, Commit, RaisesEpoch)));
+        let request = InitRequest { timeout_ms: 1, max_timeout_ms: 1, expected: None };
+        let other = init(Some(late), &request, NOW, &mut no_fresh).unwrap();
+        for protocol in [RaisesEpoch, KeepsEpoch] {
+            let refused = ask(stored(&other), 0, Commit, protocol);
+            assert!(!is_told(&refused) && refused.unwrap_err().is_fenced());
+        }
+        // Also where the epochs have ended and another producer id goes on.
+        let last = ProducerTransactionRow { current: identity(5, 32766), ..open(0) };
+        let step = time_out(&last, NOW + 60_001, &mut || 9).unwrap();
+        let refused = ask(stored(&step), 32766, Commit, KeepsEpoch);
+        assert!(is_told(&refused) && is_unmapped(&refused), "{refused:?}");
     }
 
     #[test]

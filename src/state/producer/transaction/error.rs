@@ -7,6 +7,9 @@ use crate::base::types::{PartitionId, ProducerEpoch, ProducerId, ProducerIdentit
 use crate::index::keyspace::{MAX_TRANSACTIONAL_ID_BYTES, ProducerTransactionState};
 use crate::record::MarkerKind;
 
+/// What is said of every request of a producer whose transactional id was taken over.
+const TAKEN_OVER: &str = "another instance of the producer holds the transactional id";
+
 /// A request of a transactional producer is refused. Nothing is to be written for it, but where a
 /// [`super::Step`] carries the error as its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +62,14 @@ pub enum ProducerTransactionError {
         /// Where the transactional id stands.
         state: ProducerTransactionState,
     },
+    /// The transaction was open for longer than its timeout and was aborted. Nobody else holds the
+    /// transactional id. Kafka has no code for it: its clients are told `refusal`.
+    TimedOut {
+        /// How long the transaction was allowed to be open.
+        timeout_ms: i32,
+        /// What the request is refused with in Kafka's terms.
+        refusal: Box<ProducerTransactionError>,
+    },
     /// A partition is not in the transaction: INVALID_TXN_STATE (48) for Produce up to version
     /// 10, TRANSACTION_ABORTABLE (120) for version 11. Later versions add it.
     PartitionNotAdded {
@@ -91,7 +102,27 @@ impl ProducerTransactionError {
     /// end.
     #[must_use]
     pub fn is_fenced(&self) -> bool {
-        matches!(self, Self::ProducerFenced { .. } | Self::InvalidProducerEpoch { .. })
+        match self {
+            Self::ProducerFenced { .. } | Self::InvalidProducerEpoch { .. } => true,
+            Self::InvalidProducerIdMapping { held_by, .. } => held_by.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Whether the transaction was open for longer than its timeout and was aborted. The producer
+    /// can begin another.
+    #[must_use]
+    pub fn is_timed_out(&self) -> bool {
+        matches!(self, Self::TimedOut { .. })
+    }
+
+    /// The same in Kafka's terms, which know no timeout.
+    #[must_use]
+    pub fn as_kafka(&self) -> &Self {
+        match self {
+            Self::TimedOut { refusal, .. } => refusal,
+            other => other,
+        }
     }
 
     /// Whether the same request can succeed when it is sent again.
@@ -115,24 +146,18 @@ impl fmt::Display for ProducerTransactionError {
                 "the timeout of a transaction must be positive and within the server's limit: \
                  timeout_ms={timeout_ms} limit={limit_ms}"
             ),
-            Self::InvalidProducerIdMapping { producer_id, held_by: Some(held_by) } => write!(
-                f,
-                "another producer holds the transactional id: producer_id={producer_id} \
-                 held_by={held_by}"
-            ),
+            Self::InvalidProducerIdMapping { producer_id, held_by: Some(held_by) } => {
+                write!(f, "{TAKEN_OVER}: producer_id={producer_id} held_by={held_by}")
+            }
             Self::InvalidProducerIdMapping { producer_id, held_by: None } => {
                 write!(f, "the transactional id is not known: producer_id={producer_id}")
             }
-            Self::ProducerFenced { given, current } => write!(
-                f,
-                "another instance of the producer holds the transactional id: given={given} \
-                 current={current}"
-            ),
-            Self::InvalidProducerEpoch { producer_epoch, current } => write!(
-                f,
-                "the epoch is not the producer's: producer_epoch={producer_epoch} \
-                 current={current}"
-            ),
+            Self::ProducerFenced { given, current } => {
+                write!(f, "{TAKEN_OVER}: epoch={} current={current}", given.producer_epoch)
+            }
+            Self::InvalidProducerEpoch { producer_epoch, current } => {
+                write!(f, "{TAKEN_OVER}: epoch={producer_epoch} current={current}")
+            }
             Self::InvalidTxnState { kind, state } => {
                 let wanted = match kind {
                     MarkerKind::Commit => "commit",
@@ -140,6 +165,11 @@ impl fmt::Display for ProducerTransactionError {
                 };
                 write!(f, "no transaction can end so now: wanted={wanted} state={}", state.name())
             }
+            Self::TimedOut { timeout_ms, .. } => write!(
+                f,
+                "the transaction was open for longer than its timeout of {timeout_ms} ms and was \
+                 aborted; what was in it can be sent again in a new transaction"
+            ),
             Self::PartitionNotAdded { partition } => {
                 write!(f, "the partition is not in the transaction: partition_id={partition}")
             }

@@ -77,11 +77,38 @@ impl Step {
 /// The row of a producer that holds its id.
 fn holder(
     row: Option<&ProducerTransactionRow>,
-    producer_id: ProducerId,
+    given: ProducerIdentity,
 ) -> Result<&ProducerTransactionRow, ProducerTransactionError> {
+    let producer_id = given.producer_id;
     let held_by = row.map(|row| row.current.producer_id);
-    row.filter(|row| row.current.producer_id == producer_id)
-        .ok_or(ProducerTransactionError::InvalidProducerIdMapping { producer_id, held_by })
+    let refusal = ProducerTransactionError::InvalidProducerIdMapping { producer_id, held_by };
+    match row {
+        Some(row) if row.current.producer_id == producer_id => Ok(row),
+        Some(row) => Err(or_timed_out(row, given, refusal)),
+        None => Err(refusal),
+    }
+}
+
+/// A refusal by identity or state, told as what it is where the transaction of the one who asks
+/// has timed out and nobody has taken its place since.
+fn or_timed_out(
+    row: &ProducerTransactionRow,
+    given: ProducerIdentity,
+    refusal: ProducerTransactionError,
+) -> ProducerTransactionError {
+    debug_assert!(!refusal.is_timed_out(), "a refusal is told once");
+    let was_late = is_late(row, row.updated_at);
+    let has_timed_out = row.state == ProducerTransactionState::CompleteAbort && was_late;
+    if given == row.previous && given != row.current && has_timed_out {
+        let (timeout_ms, refusal) = (row.timeout_ms, Box::new(refusal));
+        return ProducerTransactionError::TimedOut { timeout_ms, refusal };
+    }
+    refusal
+}
+
+/// Whether the newest transaction of a row was open for longer than it may at this time.
+fn is_late(row: &ProducerTransactionRow, at: TimestampMs) -> bool {
+    at.saturating_sub(row.started_at) > TimestampMs::from(row.timeout_ms)
 }
 
 /// The epoch after this one, or a producer id that was never given where there is none.
