@@ -55,8 +55,8 @@ pub use read::offsets::{FoundOffset, ListOffsetError, OffsetQuery};
 pub use read::scan::{Scan, ScanError, ScannedRecord, Snapshot};
 pub use record::partitioner::Partitioner;
 pub use record::{
-    AppendRefusal, BuildError, Codec, ControlError, ErrorCode, Header, Record, RecordBatch,
-    RecordError, RefusedReason, RefusedRecord, RefusedRecords, TooLarge,
+    BatchRefusal, BuildError, Codec, ControlError, ErrorCode, Header, Record, RecordBatch,
+    RecordError, RecordRefusal, RefusedRecord, RefusedRecords, TooLarge,
 };
 pub use space::cleaner::{CleanError, CleanerPass, CleanerPause, CleanerPlan, CleanerRound};
 pub use space::retention::{DeleteRecordsError, OffsetTarget, RetentionReport};
@@ -68,8 +68,8 @@ pub use state::producer::{AbortedTransaction, SequenceError};
 #[doc(hidden)]
 pub use testing::internals;
 pub use write::append::{
-    AppendError, AppendErrorKind, AppendTransaction, CommitError, Committed, CommittedBatch,
-    FirstSequence, NotWritten, Refusal,
+    AppendError, AppendErrorKind, AppendTransaction, CommitError, CommitRefusal, Committed,
+    CommittedBatch, FirstSequence, NotWritten,
 };
 pub use write::groups::GroupError;
 pub use write::producer_transaction::{

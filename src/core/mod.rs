@@ -94,12 +94,12 @@ pub struct Shared {
 
 /// The index at one instant, with a pin that holds what it names.
 #[derive(Debug, Clone)]
-pub struct Snapshot {
+pub struct PinnedIndex {
     store: Arc<dyn Read>,
     pin: Arc<Pin>,
 }
 
-impl Snapshot {
+impl PinnedIndex {
     /// The index.
     #[must_use]
     pub fn store(&self) -> &dyn Read {
@@ -193,11 +193,11 @@ impl Shared {
     /// The index as it was between two publications, so that it agrees with every watermark that
     /// was read before.
     #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> PinnedIndex {
         // The pin is taken first, and so is not younger than what is shown (rule F3). Who holds it
         // may forget it, so it expires.
         let pin = self.pins.take(self.pipeline.applied().sequence, self.clock.monotonic());
-        Snapshot { store: self.pipeline.snapshot(), pin: Arc::new(pin) }
+        PinnedIndex { store: self.pipeline.snapshot(), pin: Arc::new(pin) }
     }
 
     /// Holds every segment that the index names from now on, until it is dropped: for an operation,

@@ -11,7 +11,7 @@ use crate::base::callback;
 use crate::base::error::StorageError;
 use crate::core::Shared;
 use crate::open::recovery::{Recovered, end_session};
-use crate::read::listen::tell_all;
+use crate::read::listen::notify_all;
 
 /// An open engine. Cheap to clone; all clones are the same engine.
 ///
@@ -90,7 +90,7 @@ impl Inner {
             self.shared.pipeline.log.trim();
         }
         let released = self.shared.release();
-        tell_all(&self.shared);
+        notify_all(&self.shared.catalog);
         ended.and(released)
     }
 

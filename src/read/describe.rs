@@ -119,10 +119,8 @@ pub fn describe(shared: &Shared, topic: &Topic) -> TopicDescription {
             }
         })
     };
-    TopicDescription {
-        name: topic.name().clone(),
-        id: topic.id(),
-        settings: topic.settings(),
-        partitions: topic.partitions().iter().map(describe).collect(),
-    }
+    let partitions: Vec<_> = topic.partitions().iter().map(describe).collect();
+    debug_assert!(partitions.iter().zip(0..).all(|(one, index)| one.index == index), "by number");
+    let (name, id) = (topic.name().clone(), topic.id());
+    TopicDescription { name, id, settings: topic.settings(), partitions }
 }

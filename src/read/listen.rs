@@ -8,7 +8,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::base::types::{Isolation, Offset, Visibility};
 use crate::core::Shared;
-use crate::state::catalog::{Listener, Partition};
+use crate::state::catalog::{Catalog, Listener, Partition};
 
 /// A listener that is registered; dropping it ends that.
 #[must_use = "a listener that is dropped is not called"]
@@ -38,8 +38,8 @@ pub fn listen(
 }
 
 /// Calls all listeners: the engine is closed.
-pub fn tell_all(shared: &Shared) {
-    for topic in shared.catalog.topics() {
+pub fn notify_all(catalog: &Catalog) {
+    for topic in catalog.topics() {
         topic.cells().iter().for_each(|cell| cell.notify());
     }
 }

@@ -11,6 +11,7 @@ use crate::base::error::StorageError;
 use crate::base::types::{
     Isolation, LeaderEpoch, NO_TIMESTAMP, Offset, PartitionId, TimestampMs, Visibility,
 };
+use crate::commit::Pipeline;
 use crate::core::{Located, Shared, damage, read_batch, visit};
 use crate::index::keyspace::{BatchEntry, IndexEntry, batch_key, batch_key_offset};
 use crate::index::store::{Direction, Read};
@@ -100,13 +101,15 @@ fn look_up(
     let _pin = shared.pin();
     let marks = shared.watermarks(partition, visibility);
     let bound = marks.readable_end(isolation);
+    assert!(bound <= marks.high_watermark, "nobody reads at the high watermark or after it");
+    assert!(marks.high_watermark <= marks.log_end, "the log ends at the high watermark or later");
     let place = |offset| {
         let leader_epoch = partition.cell().read(|state| state.epoch_at(offset));
         let leader_epoch = leader_epoch.unwrap_or(shared.session.leader_epoch);
         Some(FoundOffset { offset, timestamp: NO_TIMESTAMP, leader_epoch })
     };
     let lookup = Lookup {
-        shared,
+        pipeline: &shared.pipeline,
         store: &*shared.pipeline.store,
         partition: partition.cell().id(),
         start: marks.log_start,
@@ -125,7 +128,7 @@ fn look_up(
 }
 
 struct Lookup<'a> {
-    shared: &'a Shared,
+    pipeline: &'a Pipeline,
     store: &'a dyn Read,
     partition: PartitionId,
     start: Offset,
@@ -140,6 +143,7 @@ impl Lookup<'_> {
             if found.is_some() {
                 return Ok(found);
             }
+            debug_assert!(batch.last_offset >= from, "each batch is looked into once");
             from = batch.last_offset + 1;
         }
         Ok(None)
@@ -179,6 +183,7 @@ impl Lookup<'_> {
             if found.is_some() {
                 return Ok(found);
             }
+            debug_assert!(batch.last_offset >= from, "each batch is looked into once");
             from = batch.last_offset + 1;
         }
         Ok(None)
@@ -204,6 +209,7 @@ impl Lookup<'_> {
         let (mut low, mut high) = (self.start, self.bound);
         while low < high {
             let middle = low + (high - low) / 2;
+            debug_assert!((low..high).contains(&middle), "each step leaves less to look through");
             match self.index_entry_from(middle, high)? {
                 Some((last_offset, entry)) if entry.running_max_timestamp < wanted => {
                     low = last_offset + 1;
@@ -211,6 +217,7 @@ impl Lookup<'_> {
                 _ => high = middle,
             }
         }
+        debug_assert!(low >= self.start, "nothing below the log start is looked for");
         Ok(low)
     }
 
@@ -260,6 +267,7 @@ impl Lookup<'_> {
     ) -> Result<Option<FoundOffset>, StorageError> {
         let mut first = None;
         self.each_record(located, |found| {
+            debug_assert!((self.start..self.bound).contains(&found.offset), "it can be read");
             if fits(found.timestamp) {
                 first = Some(found);
                 return ControlFlow::Break(());
@@ -275,9 +283,9 @@ impl Lookup<'_> {
         located: &Located,
         mut visit: impl FnMut(FoundOffset) -> ControlFlow<()>,
     ) -> Result<(), StorageError> {
-        let bytes = read_batch(&self.shared.pipeline, self.partition, located)?;
+        let bytes = read_batch(self.pipeline, self.partition, located)?;
         let what = "the record batch cannot be decoded";
-        let corrupt = |_| damage(&self.shared.pipeline, self.partition, located, what);
+        let corrupt = |_| damage(self.pipeline, self.partition, located, what);
         let batch = RecordBatch::parse(bytes).map_err(corrupt)?;
         batch.verify_crc().map_err(corrupt)?;
         let is_log_time =

@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use crate::base::error::StorageError;
 use crate::base::types::{Offset, PartitionId, ProducerId, TimestampMs};
-use crate::core::{
-    Located, Shared, Snapshot as Pinned, aborted_transactions, damage, locate, read_batch,
-};
+use crate::core::{Located, PinnedIndex, Shared, aborted_transactions, damage, locate, read_batch};
 use crate::index::keyspace::{
     PartitionRow, ProducerRow, decode_producer_key, partition_key, partition_range,
 };
@@ -29,7 +27,7 @@ const LOOK_AHEAD_BYTES: u64 = 1 << 20;
 #[derive(Clone)]
 pub struct Snapshot {
     shared: Arc<Shared>,
-    index: Pinned,
+    index: PinnedIndex,
 }
 
 /// Takes a snapshot. It shows everything that any reader has seen before.
@@ -260,10 +258,14 @@ impl Scan {
             let end = Offset::MAX;
             let limit = (LOOK_AHEAD_BYTES, true);
             current.located = locate(store, current.id, current.next_offset, end, limit)?;
+            let rises = |a: &Located, b: &Located| a.last_offset < b.last_offset;
+            debug_assert!(current.located.is_sorted_by(rises), "batches in the order of offsets");
             current.aborted = aborted_among(store, current)?;
             current.located.reverse();
         }
         let Some(located) = current.located.pop() else { return Ok(ControlFlow::Break(())) };
+        debug_assert!(located.last_offset >= current.next_offset, "a scan goes forward");
+        debug_assert!(current.records.is_empty(), "the batch before was read to its end");
         current.next_offset = located.last_offset + 1;
         if located.entry.base_offset >= current.bound {
             return Ok(ControlFlow::Break(()));
@@ -335,6 +337,7 @@ fn aborted_among(store: &dyn Read, current: &Current) -> Result<AbortedSet, Stor
         return Ok(AbortedSet::default());
     };
     let end = last.last_offset + 1;
+    debug_assert!(current.next_offset < end, "what was located is still to be read");
     let aborted = aborted_transactions(store, current.id, current.next_offset, end)?;
     Ok(aborted.iter().collect())
 }

@@ -67,7 +67,7 @@ pub use keys::{RecordKey, RecordKeys};
 pub use rebuild::{emptied, rebuild};
 pub use records::Records;
 pub use refusal::{
-    AppendRefusal, MAX_REPORTED_RECORDS, RefusedReason, RefusedRecord, RefusedRecords,
+    BatchRefusal, MAX_REPORTED_RECORDS, RecordRefusal, RefusedRecord, RefusedRecords,
 };
 pub use stored::{StoredBatch, ValidatedBatch};
 pub use too_large::TooLarge;

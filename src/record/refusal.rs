@@ -14,7 +14,7 @@ pub const MAX_REPORTED_RECORDS: usize = 10_000;
 /// Why a batch is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum AppendRefusal {
+pub enum BatchRefusal {
     /// The bytes are no good batch.
     Malformed(RecordError),
     /// A second batch stands behind the first.
@@ -70,13 +70,13 @@ pub struct RefusedRecord {
     /// Its index in the batch.
     pub index: u32,
     /// Why.
-    pub reason: RefusedReason,
+    pub reason: RecordRefusal,
 }
 
 /// Why a topic does not take a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum RefusedReason {
+pub enum RecordRefusal {
     /// The topic is compacted and the key is null.
     NullKey,
     /// The timestamp is older or newer than the topic takes.
@@ -88,7 +88,7 @@ pub enum RefusedReason {
     AppendTimeFromClient,
 }
 
-impl AppendRefusal {
+impl BatchRefusal {
     /// The code of the protocol for it.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
@@ -163,13 +163,13 @@ impl RefusedRecords {
     }
 }
 
-impl From<RecordError> for AppendRefusal {
+impl From<RecordError> for BatchRefusal {
     fn from(error: RecordError) -> Self {
         Self::Malformed(error)
     }
 }
 
-impl fmt::Display for AppendRefusal {
+impl fmt::Display for BatchRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Malformed(error) => error.fmt(f),
@@ -203,13 +203,13 @@ impl fmt::Display for AppendRefusal {
     }
 }
 
-impl std::error::Error for AppendRefusal {}
+impl std::error::Error for BatchRefusal {}
 
 impl fmt::Display for RefusedRecords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(first) = self.records.first() else { return Ok(()) };
         write!(f, "{}: record_index={}", first.reason, first.index)?;
-        if let RefusedReason::TimestampOutOfWindow { timestamp } = first.reason {
+        if let RecordRefusal::TimestampOutOfWindow { timestamp } = first.reason {
             let (oldest, newest) = self.window;
             write!(f, " timestamp={timestamp} oldest={oldest} newest={newest}")?;
         }
@@ -217,7 +217,7 @@ impl fmt::Display for RefusedRecords {
     }
 }
 
-impl fmt::Display for RefusedReason {
+impl fmt::Display for RecordRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NullKey => "a record of a compacted topic must have a key",

@@ -48,7 +48,7 @@ use super::framing::{batch_size, is_whole_batch};
 use super::header::{BatchHeader, CRC_START, HEADER_BYTES};
 use super::raw::{RawRecord, take_record};
 use super::refusal::{
-    AppendRefusal, MAX_REPORTED_RECORDS, RefusedReason, RefusedRecord, RefusedRecords,
+    BatchRefusal, MAX_REPORTED_RECORDS, RecordRefusal, RefusedRecord, RefusedRecords,
 };
 use super::stored::ValidatedBatch;
 use super::too_large::TooLarge;
@@ -118,8 +118,8 @@ impl AppendRules {
 /// ```
 ///
 /// # Errors
-/// [`AppendRefusal`] with the first fault in the order of this module's steps.
-pub fn validate_append(batch: Bytes, rules: &AppendRules) -> Result<ValidatedBatch, AppendRefusal> {
+/// [`BatchRefusal`] with the first fault in the order of this module's steps.
+pub fn validate_append(batch: Bytes, rules: &AppendRules) -> Result<ValidatedBatch, BatchRefusal> {
     let header = check_framing(&batch)?;
     check_batch(&batch, &header, rules)?;
     let codec =
@@ -136,17 +136,17 @@ pub fn validate_append(batch: Bytes, rules: &AppendRules) -> Result<ValidatedBat
         }
     };
     if header.has_producer_id() && header.producer_epoch() < -1 {
-        return Err(AppendRefusal::ProducerEpoch { producer_epoch: header.producer_epoch() });
+        return Err(BatchRefusal::ProducerEpoch { producer_epoch: header.producer_epoch() });
     }
     Ok(ValidatedBatch::new(header, codec, batch, rules.timestamp_type, max_timestamp))
 }
 
-fn check_framing(batch: &[u8]) -> Result<BatchHeader, AppendRefusal> {
+fn check_framing(batch: &[u8]) -> Result<BatchHeader, BatchRefusal> {
     let size_bytes =
         batch_size(batch)?.ok_or(RecordError::Incomplete { present_bytes: batch.len() })?;
     let behind = &batch[size_bytes..];
     if is_whole_batch(behind) {
-        return Err(AppendRefusal::SecondBatch);
+        return Err(BatchRefusal::SecondBatch);
     }
     if !behind.is_empty() {
         return Err(RecordError::BytesBehindBatch { count_bytes: behind.len() }.into());
@@ -159,13 +159,13 @@ fn check_batch(
     batch: &[u8],
     header: &BatchHeader,
     rules: &AppendRules,
-) -> Result<(), AppendRefusal> {
+) -> Result<(), BatchRefusal> {
     if header.base_offset() != 0 {
-        return Err(AppendRefusal::BaseOffset { base_offset: header.base_offset() });
+        return Err(BatchRefusal::BaseOffset { base_offset: header.base_offset() });
     }
     if batch.len() > rules.max_message_bytes as usize {
         let limit_bytes = rules.max_message_bytes as usize;
-        return Err(AppendRefusal::TooLarge(TooLarge::batch(batch.len(), limit_bytes)));
+        return Err(BatchRefusal::TooLarge(TooLarge::batch(batch.len(), limit_bytes)));
     }
     let computed = crc32c::crc32c(&batch[CRC_START..]);
     if computed != header.crc() {
@@ -174,22 +174,22 @@ fn check_batch(
     Ok(())
 }
 
-fn check_header(header: &BatchHeader) -> Result<(), AppendRefusal> {
+fn check_header(header: &BatchHeader) -> Result<(), BatchRefusal> {
     let (record_count, last_offset_delta) = (header.record_count(), header.last_offset_delta());
     if record_count <= 0 || i64::from(last_offset_delta) + 1 != i64::from(record_count) {
-        return Err(AppendRefusal::Counts { record_count, last_offset_delta });
+        return Err(BatchRefusal::Counts { record_count, last_offset_delta });
     }
     if header.is_control() {
-        return Err(AppendRefusal::Control);
+        return Err(BatchRefusal::Control);
     }
     if header.attributes().has_delete_horizon() {
-        return Err(AppendRefusal::DeleteHorizon);
+        return Err(BatchRefusal::DeleteHorizon);
     }
     if header.is_transactional() && !header.has_producer_id() {
-        return Err(AppendRefusal::TransactionalWithoutProducer);
+        return Err(BatchRefusal::TransactionalWithoutProducer);
     }
     if header.has_producer_id() && header.base_sequence() < 0 {
-        return Err(AppendRefusal::ProducerWithoutSequence {
+        return Err(BatchRefusal::ProducerWithoutSequence {
             producer_id: header.producer_id(),
             base_sequence: header.base_sequence(),
         });
@@ -203,7 +203,7 @@ fn check_records(
     max_length: u32,
     header: &BatchHeader,
     rules: &AppendRules,
-) -> Result<TimestampMs, AppendRefusal> {
+) -> Result<TimestampMs, BatchRefusal> {
     let mut topic_rules = TopicRules::new(header, rules);
     let mut max_timestamp = NO_TIMESTAMP;
     let mut at = 0;
@@ -220,7 +220,7 @@ fn check_records(
         return Err(RecordError::BytesBehindRecords { count_bytes: records.len() - at }.into());
     }
     match topic_rules.refused {
-        Some(refused) => Err(AppendRefusal::Records(*refused)),
+        Some(refused) => Err(BatchRefusal::Records(*refused)),
         None => Ok(max_timestamp),
     }
 }
@@ -258,26 +258,26 @@ impl TopicRules {
         let own = self.base_timestamp.wrapping_add(record.timestamp_delta);
         let timestamp = self.append_time_claimed.unwrap_or(own);
         if self.keys_needed && record.key.is_none() {
-            self.refuse(index, RefusedReason::NullKey);
+            self.refuse(index, RecordRefusal::NullKey);
         } else if self.create_time && timestamp != NO_TIMESTAMP {
             if timestamp < self.window.0 || timestamp > self.window.1 {
-                self.refuse(index, RefusedReason::TimestampOutOfWindow { timestamp });
+                self.refuse(index, RecordRefusal::TimestampOutOfWindow { timestamp });
             }
         } else if self.append_time_claimed.is_some() {
-            self.refuse(index, RefusedReason::AppendTimeFromClient);
+            self.refuse(index, RecordRefusal::AppendTimeFromClient);
         }
         timestamp
     }
 
     #[cold]
-    fn refuse(&mut self, index: u32, reason: RefusedReason) {
+    fn refuse(&mut self, index: u32, reason: RecordRefusal) {
         let window = self.window;
         let refused = self.refused.get_or_insert_with(|| {
             let (records, total_count, any_timestamp) = (Vec::new(), 0, false);
             Box::new(RefusedRecords { records, total_count, any_timestamp, window })
         });
         refused.total_count += 1;
-        refused.any_timestamp |= reason != RefusedReason::NullKey;
+        refused.any_timestamp |= reason != RecordRefusal::NullKey;
         if refused.records.len() < MAX_REPORTED_RECORDS {
             refused.records.push(RefusedRecord { index, reason });
         }

@@ -20,7 +20,7 @@ use crate::core::{
 use crate::index::keyspace::{GroupRow, decode_group_key, group_prefix};
 use crate::index::store::Direction;
 use crate::index::write_batch::Family;
-use crate::state::catalog::Partition;
+use crate::state::catalog::{Catalog, Partition};
 
 /// Offsets of a group were not committed, or could not be read.
 #[derive(Debug, Clone)]
@@ -94,7 +94,8 @@ pub fn group_offsets(
         &end,
         Direction::Forward,
         &mut |key, value| {
-            match read(shared, key, value) {
+            debug_assert!(key.starts_with(&begin), "a key of this group");
+            match read(&shared.catalog, key, value) {
                 Ok(found) => offsets.extend(found),
                 Err(error) => failed = Some(error),
             }
@@ -106,12 +107,12 @@ pub fn group_offsets(
 
 /// A row of a topic that exists.
 fn read(
-    shared: &Shared,
+    catalog: &Catalog,
     key: &[u8],
     value: &[u8],
 ) -> Result<Option<(Partition, GroupOffset)>, StorageError> {
     let (topic, index) = decode_group_key(key)?;
-    let Some(topic) = shared.catalog.topic_by_id(topic) else { return Ok(None) };
+    let Some(topic) = catalog.topic_by_id(topic) else { return Ok(None) };
     let index = i32::try_from(index).unwrap_or(-1);
     let Ok(partition) = topic.partition(index) else { return Ok(None) };
     Ok(Some((partition, GroupRow::decode(key, value)?.into())))

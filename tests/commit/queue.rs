@@ -12,8 +12,8 @@ use std::thread;
 
 use common::{TestEngine, append, one_partition, records_of, values_of};
 use tidelog::{
-    AppendTransaction, CommitError, Committed, Durability, Engine, FetchOptions, NotWritten,
-    Partition, Record, Refusal, StorageError, Ticket, TopicConfig, Visibility,
+    AppendTransaction, CommitError, CommitRefusal, Committed, Durability, Engine, FetchOptions,
+    NotWritten, Partition, Record, StorageError, Ticket, TopicConfig, Visibility,
 };
 
 pub(crate) type Outcome = Result<Committed, CommitError>;
@@ -276,7 +276,10 @@ fn one_refused_transaction_of_a_group_leaves_the_others_whole() {
     engine.maintenance().run_pending();
     assert_eq!((base_offset(before.wait()), base_offset(after.wait())), (0, 1));
     match refused.wait().unwrap_err() {
-        CommitError::Refused { reason: Refusal::UnknownPartition { partition }, transaction } => {
+        CommitError::Refused {
+            reason: CommitRefusal::UnknownPartition { partition },
+            transaction,
+        } => {
             assert_eq!((partition, transaction.batch_count()), (gone, 2));
         }
         error => panic!("{error:?}"),

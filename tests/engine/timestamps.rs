@@ -5,7 +5,7 @@ use crate::common;
 use bytes::Bytes;
 use common::{NOW_MS, TestEngine, append_batch, batch_of, batches_of, one_partition, records_of};
 use tidelog::config::{ConfigChange, ConfigOperation};
-use tidelog::record::{BatchBuilder, RefusedReason, TimestampType};
+use tidelog::record::{BatchBuilder, RecordRefusal, TimestampType};
 use tidelog::types::NO_TIMESTAMP;
 use tidelog::{Codec, Engine, Partition, Record};
 
@@ -159,7 +159,7 @@ fn by_default_a_record_may_be_as_old_as_it_likes_and_one_hour_ahead() {
     let mut append = engine.append_transaction();
     let error = append.batch(&partition, batch_of(&at(&[i64::MAX]))).unwrap_err();
     let [refused] = error.record_errors() else { panic!("{error:?}") };
-    assert_eq!(refused.reason, RefusedReason::TimestampOutOfWindow { timestamp: i64::MAX });
+    assert_eq!(refused.reason, RecordRefusal::TimestampOutOfWindow { timestamp: i64::MAX });
 }
 
 #[test]

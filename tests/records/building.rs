@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use tidelog::TooLarge;
 use tidelog::record::{
-    AppendRefusal, AppendRules, BatchBuilder, BuildError, ControlError, ControlRecord, EndMarker,
+    AppendRules, BatchBuilder, BatchRefusal, BuildError, ControlError, ControlRecord, EndMarker,
     Header, Headers, MarkerKind, Record, RecordBatch, TimestampType, validate_append,
 };
 
@@ -57,7 +57,7 @@ fn markers_are_the_bytes_that_kafka_writes_and_are_refused_from_a_client() {
                   e5680000000000000000070003ffffffff000000012000000008000000010c00000000000100";
     let hex: String = batch.iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(hex, wanted);
-    assert_eq!(validate_append(batch, &AppendRules::new(NOW)).unwrap_err(), AppendRefusal::Control);
+    assert_eq!(validate_append(batch, &AppendRules::new(NOW)).unwrap_err(), BatchRefusal::Control);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::raw_batches;
 use bytes::Bytes;
 use raw_batches::{NOW, RawBatch, record, repaired, varint, with_length};
 use tidelog::record::{
-    AppendRefusal, AppendRules, BatchBuilder, Batches, Codec, ErrorCode, Field, Header, Headers,
+    AppendRules, BatchBuilder, BatchRefusal, Batches, Codec, ErrorCode, Field, Header, Headers,
     Record, RecordBatch, RecordError, RecordFault, TimestampType, stamp, validate_append,
 };
 
@@ -21,7 +21,7 @@ fn read(batch: Bytes) -> Result<Vec<Record>, RecordError> {
     RecordBatch::parse(batch)?.records().collect()
 }
 
-fn refusal(batch: Bytes) -> AppendRefusal {
+fn refusal(batch: Bytes) -> BatchRefusal {
     validate_append(batch, &AppendRules::new(NOW)).expect_err("the batch is bad")
 }
 
@@ -134,7 +134,7 @@ fn a_last_offset_delta_that_is_not_the_count_less_one_is_refused() {
         batch.last_offset_delta = last_offset_delta;
         assert_eq!(
             refusal(batch.bytes()),
-            AppendRefusal::Counts { record_count: 3, last_offset_delta }
+            BatchRefusal::Counts { record_count: 3, last_offset_delta }
         );
     }
 }
@@ -161,7 +161,7 @@ fn an_empty_batch_is_refused_from_a_client_and_readable_where_a_cleaner_left_it(
 fn a_second_batch_is_refused_and_a_start_of_one_is_corrupt() {
     let one = RawBatch::of(&[record(0, 0), record(0, 1)]).bytes();
     let two = [one.clone(), one.clone()].concat();
-    assert_eq!(refusal(two.clone().into()), AppendRefusal::SecondBatch);
+    assert_eq!(refusal(two.clone().into()), BatchRefusal::SecondBatch);
     assert_eq!(code(two.into()), ErrorCode::InvalidRecord);
     for behind in 1..one.len() {
         let cut = [&one[..], &one[..behind]].concat();
@@ -380,7 +380,7 @@ fn all_refused_records_are_counted_and_ten_thousand_of_them_named() {
     rules.compacted = true;
     let refused = validate_append(build(&records), &rules).unwrap_err();
     assert_eq!(refused.record_errors().len(), 10_000);
-    let AppendRefusal::Records(records) = &refused else { panic!("{refused}") };
+    let BatchRefusal::Records(records) = &refused else { panic!("{refused}") };
     assert_eq!(records.total_count(), 10_001);
     assert_eq!(
         refused.to_string(),

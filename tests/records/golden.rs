@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tidelog::record::{
-    AppendRefusal, AppendRules, Batches, Record, RecordBatch, RecordError, TimestampType, stamp,
+    AppendRules, BatchRefusal, Batches, Record, RecordBatch, RecordError, TimestampType, stamp,
     validate_append,
 };
 
@@ -202,7 +202,7 @@ fn check_append(case: &Case) -> Result<(), String> {
     if got == wanted { Ok(()) } else { Err(format!("expected {wanted}\n  got {got}")) }
 }
 
-fn refused(refusal: &AppendRefusal) -> Value {
+fn refused(refusal: &BatchRefusal) -> Value {
     assert!(!refusal.to_string().is_empty());
     let mut got = json!({ "code": refusal.code().number() });
     if !refusal.record_errors().is_empty() {
@@ -336,7 +336,7 @@ fn batches_of_four_client_libraries_pass_every_rule_but_markers_do_not() {
         let is_marker = client.file.ends_with("-1.bin")
             && matches!(client.scenario.as_str(), "commit" | "abort");
         if is_marker {
-            assert_eq!(verdict.unwrap_err(), AppendRefusal::Control, "{}", client.file);
+            assert_eq!(verdict.unwrap_err(), BatchRefusal::Control, "{}", client.file);
         } else {
             let stored = verdict.unwrap_or_else(|e| panic!("{}: {e}", client.file)).stored(0);
             assert_eq!(stored.head, None, "{}: stored as it was sent", client.file);

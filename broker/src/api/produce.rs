@@ -16,8 +16,8 @@ use kafka_protocol::messages::produce_response::{
 use kafka_protocol::messages::{ApiKey, ProduceRequest, ProduceResponse};
 use tidelog::types::{Durability, ProducerIdentity, TopicId};
 use tidelog::{
-    AppendError, AppendTransaction, CommitError, Committed, CommittedBatch, FirstSequence,
-    NotWritten, Partition, Refusal, Ticket, Topic,
+    AppendError, AppendTransaction, CommitError, CommitRefusal, Committed, CommittedBatch,
+    FirstSequence, NotWritten, Partition, Ticket, Topic,
 };
 
 use super::create_topics::INTERNAL_TOPICS;
@@ -202,8 +202,12 @@ async fn submit(
 fn commit_fault(error: &CommitError, version: i16) -> Fault {
     match error {
         CommitError::OutcomeUnknown(_) => Fault::unknown_outcome(error),
-        CommitError::Refused { reason: Refusal::UnknownPartition { .. }, .. } => Fault::unknown(),
-        CommitError::Refused { reason: Refusal::ProducerTransaction { source, .. }, .. } => {
+        CommitError::Refused { reason: CommitRefusal::UnknownPartition { .. }, .. } => {
+            Fault::unknown()
+        }
+        CommitError::Refused {
+            reason: CommitRefusal::ProducerTransaction { source, .. }, ..
+        } => {
             let knows = Knows { fenced: false, abortable: version >= WITH_ABORTABLE };
             Fault::new(transactions::code(source, knows), sentence(source))
         }

@@ -4,7 +4,7 @@ use tidelog::error::StorageError;
 use tidelog::record::TimestampType;
 use tidelog::testing::FailedFlush;
 use tidelog::{
-    AppendTransaction, CommitError, Committed, Durability, NotWritten, Partition, Record, Refusal,
+    AppendTransaction, CommitError, Committed, Durability, NotWritten, Partition, Record, CommitRefusal,
     Ticket,
 };
 
@@ -153,7 +153,7 @@ impl Runner {
     /// Takes the failure of a commit: the transaction comes back, or nobody knows.
     fn note_failure(&mut self, error: CommitError, parts: &[Planned], world: Option<World>) {
         match &error {
-            CommitError::Refused { reason: Refusal::UnknownPartition { .. }, .. } => {
+            CommitError::Refused { reason: CommitRefusal::UnknownPartition { .. }, .. } => {
                 assert!(world.is_none(), "a topic that is there is not refused");
             }
             CommitError::Refused { reason, .. } => panic!("offsets do not end here: {reason:?}"),

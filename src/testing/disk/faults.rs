@@ -186,7 +186,7 @@ impl fmt::Debug for Faults {
 }
 
 /// What a call of a process that is no more answers.
-/// What an engine is told whose simulated machine or process is gone.
+/// What an engine is answered whose simulated machine or process is gone.
 pub(in crate::testing) const STOPPED: &str =
     "the power was lost or the process was killed: open the engine again";
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::committed::{Committed, CommittedBatch};
-use super::error::{CommitError, NotWritten, Refusal};
+use super::error::{CommitError, CommitRefusal, NotWritten};
 use super::producers::ProducerPlan;
 use super::transaction::{AppendTransaction, PendingBatch};
 use crate::base::callback::call;
@@ -56,16 +56,16 @@ impl AppendChange {
         self.transaction
     }
 
-    fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), CommitRefusal> {
         let records =
             self.transaction.batches.iter().map(|pending| u64::from(pending.batch.record_count()));
         let record_count = records.sum();
         for partition in &self.transaction.partitions {
             if partition.topic().is_deleted() {
-                return Err(Refusal::UnknownPartition { partition: partition.clone() });
+                return Err(CommitRefusal::UnknownPartition { partition: partition.clone() });
             }
             let room = partition.cell().planned().check_room(record_count);
-            room.map_err(|source| Refusal::OffsetsExhausted {
+            room.map_err(|source| CommitRefusal::OffsetsExhausted {
                 partition: partition.clone(),
                 source,
             })?;
@@ -104,6 +104,9 @@ impl AppendChange {
         };
         let Assigned { base_offset, last_offset, .. } =
             plan_batch(cell, placed, leader_epoch, frame);
+        let record_count = i64::from(batch.record_count());
+        assert!(last_offset - base_offset + 1 == record_count, "a record has an offset of its own");
+        assert!(base_offset >= planned.log_ends[*partition], "offsets rise within a commit");
         planned.log_ends[*partition] = last_offset + 1;
         planned.committed.push(CommittedBatch {
             base_offset,
@@ -132,6 +135,7 @@ impl AppendChange {
             bytes += batch.size_bytes() as u64;
             batch_count += 1;
         }
+        assert!(batch_count <= committed.len() as u64, "what is appended is committed");
         let counters = &self.transaction.shared.pipeline.counters;
         counters.appended_batches.add(batch_count);
         counters.appended_records.add(record_count);
@@ -142,14 +146,14 @@ impl AppendChange {
 
 impl Change for AppendChange {
     type Planned = PlannedAppend;
-    type Refusal = Refusal;
+    type Refusal = CommitRefusal;
     type Answer = Result<Committed, CommitError>;
 
     fn queued_bytes(&self) -> u64 {
         queued_bytes(&self.transaction)
     }
 
-    fn plan(&mut self, frame: &mut FramePlan) -> Result<PlannedAppend, Refusal> {
+    fn plan(&mut self, frame: &mut FramePlan) -> Result<PlannedAppend, CommitRefusal> {
         self.check()?;
         let transaction = &self.transaction;
         let producers = if transaction.has_producers() {
@@ -173,6 +177,8 @@ impl Change for AppendChange {
         for (partition, log_end) in transaction.partitions.iter().zip(&planned.log_ends) {
             // Where all batches are stored already nothing changes.
             if *log_end != UNCHANGED {
+                let planned_end = partition.cell().planned().watermarks().log_end;
+                debug_assert!(*log_end == planned_end, "the last batch ends the log");
                 plan_row(partition.cell(), frame, &mut row);
             }
         }
@@ -194,6 +200,7 @@ impl Change for AppendChange {
 
     fn publish(&mut self, planned: PlannedAppend, sequence: CommitSequence) -> Self::Answer {
         let PlannedAppend { committed, log_ends, .. } = planned;
+        debug_assert!(log_ends.len() == self.transaction.partitions.len(), "one end for each");
         let pipeline = &self.transaction.shared.pipeline;
         let synced = pipeline.log.synced();
         for (partition, log_end) in self.transaction.partitions.iter().zip(&log_ends) {
@@ -206,7 +213,7 @@ impl Change for AppendChange {
         Ok(Committed { sequence: Some(sequence), batches: committed })
     }
 
-    fn fail(self, failure: Failure<Refusal>) -> Self::Answer {
+    fn fail(self, failure: Failure<CommitRefusal>) -> Self::Answer {
         let Self { transaction, on_failure, .. } = self;
         if let Some(on_failure) = on_failure {
             on_failure();

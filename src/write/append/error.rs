@@ -6,7 +6,7 @@ use super::AppendTransaction;
 use crate::base::error::StorageError;
 use crate::base::types::ProducerId;
 use crate::core::TooManyProducers;
-use crate::record::{AppendRefusal, BuildError, ErrorCode, RefusedRecord, TooLarge};
+use crate::record::{BatchRefusal, BuildError, ErrorCode, RefusedRecord, TooLarge};
 use crate::state::catalog::Partition;
 use crate::state::partition::OffsetsExhausted;
 use crate::state::producer::SequenceError;
@@ -28,7 +28,7 @@ pub enum AppendErrorKind {
     /// A record, or a batch, is larger than its topic takes.
     TooLarge(TooLarge),
     /// The batch breaks another rule of the format or of its topic.
-    Refused(AppendRefusal),
+    Refused(BatchRefusal),
     /// The records make no batch.
     Build(BuildError),
     /// The batch belongs to a producer transaction, and the append names no transactional id.
@@ -55,7 +55,7 @@ pub enum AppendErrorKind {
 /// Why the committer refused a transaction; nothing of it exists.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum CommitRefusal {
     /// A topic was deleted after its batch was added.
     UnknownPartition {
         /// The partition.
@@ -109,7 +109,7 @@ pub enum CommitError {
     /// It cannot be committed as it is. Nothing of it exists, and it used no offset.
     Refused {
         /// Why.
-        reason: Refusal,
+        reason: CommitRefusal,
         /// The transaction.
         transaction: Box<AppendTransaction>,
     },
@@ -163,10 +163,10 @@ impl AppendError {
     }
 }
 
-impl From<AppendRefusal> for AppendErrorKind {
-    fn from(refusal: AppendRefusal) -> Self {
+impl From<BatchRefusal> for AppendErrorKind {
+    fn from(refusal: BatchRefusal) -> Self {
         match refusal {
-            AppendRefusal::TooLarge(error) => Self::TooLarge(error),
+            BatchRefusal::TooLarge(error) => Self::TooLarge(error),
             other => Self::Refused(other),
         }
     }
@@ -181,7 +181,7 @@ impl From<BuildError> for AppendErrorKind {
     }
 }
 
-impl Refusal {
+impl CommitRefusal {
     /// The code of the Kafka protocol that says the same.
     #[must_use]
     pub fn code(&self) -> i16 {
@@ -328,7 +328,7 @@ impl std::error::Error for AppendError {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for CommitRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownPartition { partition } => {
@@ -350,7 +350,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {
+impl std::error::Error for CommitRefusal {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::UnknownPartition { .. } => None,

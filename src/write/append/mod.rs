@@ -12,5 +12,5 @@ mod producers;
 mod transaction;
 
 pub use committed::{Committed, CommittedBatch};
-pub use error::{AppendError, AppendErrorKind, CommitError, NotWritten, Refusal};
+pub use error::{AppendError, AppendErrorKind, CommitError, CommitRefusal, NotWritten};
 pub use transaction::{AppendTransaction, FirstSequence, Stamp};

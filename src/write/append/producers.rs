@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::error::Refusal;
+use super::error::CommitRefusal;
 use super::transaction::{AppendTransaction, PendingBatch};
 use crate::base::types::{Offset, PartitionId, ProducerId, ProducerIdentity, TimestampMs};
 use crate::commit::FramePlan;
@@ -39,7 +39,7 @@ struct Changed {
 const LINEAR_SEARCH_MAX: usize = 8;
 
 /// What belongs to a producer transaction must belong to the open one of its transactional id.
-fn check_transaction(transaction: &AppendTransaction) -> Result<(), Refusal> {
+fn check_transaction(transaction: &AppendTransaction) -> Result<(), CommitRefusal> {
     let Some(transactional) = transaction.transactional() else { return Ok(()) };
     let inside = transaction.batches.iter().filter(|pending| pending.batch.is_transactional());
     let mut places: Vec<(ProducerIdentity, usize)> = Vec::new();
@@ -61,7 +61,7 @@ fn check_transaction(transaction: &AppendTransaction) -> Result<(), Refusal> {
             };
             let mut partitions = transaction.partitions.iter();
             let partition = partitions.find(|partition| Some(partition.cell().id()) == missing);
-            Refusal::ProducerTransaction { partition: partition.cloned(), source }
+            CommitRefusal::ProducerTransaction { partition: partition.cloned(), source }
         })?;
     }
     Ok(())
@@ -75,7 +75,7 @@ impl ProducerPlan {
     pub(super) fn look(
         transaction: &AppendTransaction,
         append_time: TimestampMs,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, CommitRefusal> {
         check_transaction(transaction)?;
         let mut plan = Self::default();
         let ends = transaction.partitions.iter();
@@ -94,7 +94,11 @@ impl ProducerPlan {
             }
             plan.stored.push(stored);
         }
-        transaction.shared.check_producers(plan.new_count()).map_err(Refusal::TooManyProducers)?;
+        assert!(plan.stored.len() == transaction.batches.len(), "each batch was looked at");
+        transaction
+            .shared
+            .check_producers(plan.new_count())
+            .map_err(CommitRefusal::TooManyProducers)?;
         Ok(plan)
     }
 
@@ -105,7 +109,7 @@ impl ProducerPlan {
         base_offset: Offset,
         transaction: &AppendTransaction,
         append_time: TimestampMs,
-    ) -> Result<Option<SequencedBatch>, Refusal> {
+    ) -> Result<Option<SequencedBatch>, CommitRefusal> {
         let header = batch.header();
         let new = NewBatch {
             producer_id: header.producer_id(),
@@ -129,14 +133,23 @@ impl ProducerPlan {
                 let before = known.as_ref();
                 let state =
                     ProducerState::appended(before, &new, base_offset, timestamp, append_time);
+                let last_sequence = state.row().last_sequence();
+                debug_assert!(last_sequence == new.last_sequence(), "sequences have no gaps");
+                debug_assert!(
+                    state.row().epoch == new.epoch,
+                    "who wrote last is known by its epoch"
+                );
                 match place {
                     Some(place) => self.changed[place].state = state,
                     None => self.add(position, new.producer_id, state, known),
                 }
                 Ok(None)
             }
-            Ok(SequenceCheck::Stored(stored)) => Ok(Some(stored)),
-            Err(source) => Err(Refusal::Sequence { partition: partition.clone(), source }),
+            Ok(SequenceCheck::Stored(stored)) => {
+                debug_assert!(stored.last_offset < base_offset, "it was stored before");
+                Ok(Some(stored))
+            }
+            Err(source) => Err(CommitRefusal::Sequence { partition: partition.clone(), source }),
         }
     }
 
@@ -155,6 +168,7 @@ impl ProducerPlan {
         state: ProducerState,
         before: Option<ProducerState>,
     ) {
+        debug_assert!(self.find(partition, producer_id).is_none(), "each producer stands once");
         self.changed.push(Changed { partition, producer_id, state, before });
         let count = self.changed.len();
         if count > LINEAR_SEARCH_MAX {
@@ -178,7 +192,9 @@ impl ProducerPlan {
             let cell = transaction.partitions[changed.partition].cell();
             let mut planned = cell.planned();
             let mut producers = cell.producers();
-            producers.set(changed.producer_id, Some(changed.state));
+            let before = producers.set(changed.producer_id, Some(changed.state));
+            let known = (before.is_some(), changed.before.is_some());
+            debug_assert!(known.0 == known.1, "nothing comes between a look and its change");
             planned.set_first_unstable(producers.first_unstable());
             drop((planned, producers));
             changed.state.row().encode(&mut row);

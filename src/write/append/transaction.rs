@@ -276,6 +276,7 @@ impl AppendTransaction {
         }
         self.has_producers |= batch.has_producer_id();
         let partition = self.position_of(partition);
+        debug_assert!(partition < self.partitions.len(), "a batch is for a partition in it");
         self.bytes = bytes;
         self.batches.push(PendingBatch { partition, batch });
         Ok(())
@@ -320,6 +321,8 @@ impl AppendTransaction {
         let used = self.batches.iter().map(|batch| batch.partition + 1).max().unwrap_or(0);
         self.partitions.truncate(used);
         self.positions.retain(|_, position| *position < used);
+        let in_range = |batch: &PendingBatch| batch.partition < self.partitions.len();
+        debug_assert!(self.batches.iter().all(in_range), "what is used stays");
     }
 
     /// How many batches it holds.
@@ -341,7 +344,7 @@ impl AppendTransaction {
     }
 
     /// Commits, and returns once all of it exists, as durable as asked. Waits while the commit
-    /// queue is full. A transaction without batches writes nothing, and has no place in the order of
+    /// queue is full. A transaction without batches writes nothing and has no place in the order of
     /// commits: its [`Committed::sequence`] is `None`.
     ///
     /// ```

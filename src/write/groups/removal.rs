@@ -42,6 +42,7 @@ pub fn groups(shared: &Shared) -> Result<Vec<String>, GroupError> {
     let mut groups = Vec::new();
     let mut begin = Vec::new();
     while let Some(group) = first_group(snapshot.store(), &begin)? {
+        debug_assert!(groups.last() != Some(&group), "each group is listed once");
         begin = group_prefix(&group);
         begin.extend_from_slice(&BEHIND_KEYS);
         groups.push(group);
@@ -107,6 +108,7 @@ impl RemoveOffsets {
         let end = [&begin[..], &BEHIND_KEYS].concat();
         let mut failed = Ok(());
         store.scan(Family::Groups, &begin, &end, Direction::Forward, &mut |key, value| {
+            debug_assert!(key.starts_with(&begin), "a key of this group");
             match self.goes(key, value) {
                 Ok(true) => {
                     batch.delete(Family::Groups, key);

@@ -11,7 +11,9 @@ use crate::base::types::{
 };
 use crate::commit::{Change, Failure, FramePlan};
 use crate::core::{GroupOffset, HeldId, Shared, staged_place};
-use crate::index::keyspace::{ProducerTransactionRow, producer_transaction_key};
+use crate::index::keyspace::{
+    ProducerTransactionRow, ProducerTransactionState, producer_transaction_key,
+};
 use crate::index::write_batch::Family;
 use crate::state::catalog::Partition;
 use crate::state::producer::transaction::{ProducerTransactionError, Step};
@@ -165,6 +167,9 @@ impl TransactionChange {
             Decision::Step(step) => *step,
             Decision::Forget => return Ok(self.plan_forget(frame)),
         };
+        let is_valid = |row: &ProducerTransactionRow| row.fault().is_none();
+        assert!(step.row.as_ref().is_none_or(is_valid), "what is stored can be read again");
+        assert!(step.ending.is_none() || held.is_some(), "only what is known ends");
         if let Some(partition) = self.gone() {
             return Err(ProducerError::UnknownPartition { partition }.into());
         }
@@ -206,6 +211,9 @@ impl TransactionChange {
             }
         }
         self.stage(&mut next, frame);
+        let is_open = next.row.state == ProducerTransactionState::Ongoing;
+        assert!(next.staged.is_empty() || is_open, "only an open transaction holds offsets");
+        assert!(next.partitions.is_empty() || is_open, "only an open transaction has partitions");
         let key = producer_transaction_key(&self.request.id);
         frame.write_batch.put(Family::ProducerTransactions, &key, &next.row.encode());
         let durability = if self.request.is_sync { Durability::Sync } else { step.durability };
@@ -215,6 +223,7 @@ impl TransactionChange {
     fn stage(&self, next: &mut HeldId, frame: &mut FramePlan) {
         let Some((group, offsets)) = &self.request.staged else { return };
         let moment = frame.moment();
+        debug_assert!(next.row.groups.contains(group), "the group is in the transaction");
         for (partition, offset) in offsets {
             let place = staged_place(group, partition);
             let row = offset.row(moment.append_time, moment.sequence);

@@ -13,7 +13,7 @@ use crate::index::store::Read;
 use crate::index::write_batch::Family;
 use crate::log::Payload;
 use crate::record::{EndMarker, MarkerKind, RecordBatch};
-use crate::state::catalog::{Partition, PartitionCell};
+use crate::state::catalog::{Catalog, Partition, PartitionCell};
 use crate::state::producer::ProducerState;
 use crate::state::producer::transaction::Ending;
 
@@ -45,8 +45,9 @@ impl PlannedEnding {
         held: &HeldId,
         plan: &mut FramePlan,
     ) -> Result<Self, StorageError> {
+        debug_assert!(ending.partitions.is_sorted_by(|a, b| a < b), "one marker in each");
         // First what can fail.
-        plan_offsets(shared, ending, held, plan)?;
+        plan_offsets(&*shared.pipeline.store, &shared.catalog, (ending, held), plan)?;
         let mut planned =
             Self { kind: ending.kind, producer_id: ending.producer_id, ended: Vec::new() };
         let marker = EndMarker { kind: ending.kind, coordinator_epoch: COORDINATOR_EPOCH };
@@ -83,6 +84,7 @@ impl PlannedEnding {
         };
         let now_ms = plan.moment().append_time;
         let assigned = plan_batch(cell, placed, shared.session.leader_epoch, plan);
+        assert!(assigned.base_offset == assigned.last_offset, "a marker has one offset");
         let mut partition_state = cell.planned();
         let mut producers = cell.producers();
         let known = producers.get(ending.producer_id).copied();
@@ -97,6 +99,9 @@ impl PlannedEnding {
         let key = producer_key(cell.id(), ending.producer_id);
         plan.write_batch.put(Family::Producers, &key, &row);
         let log_end = assigned.last_offset + 1;
+        assert!(first_unstable.is_none_or(|first| first < log_end), "what is open has begun");
+        assert!(first_offset.is_none_or(|first| first < log_end), "it begins before its marker");
+        debug_assert!(state.row().open_first_offset.is_none(), "nothing is open after its end");
         if let (MarkerKind::Abort, Some(first_offset)) = (ending.kind, first_offset) {
             let aborted = AbortedRow {
                 producer_id: ending.producer_id,
@@ -138,15 +143,15 @@ impl PlannedEnding {
 
 /// What the transaction holds for groups becomes theirs, or is dropped.
 fn plan_offsets(
-    shared: &Shared,
-    ending: &Ending,
-    held: &HeldId,
+    store: &dyn Read,
+    catalog: &Catalog,
+    (ending, held): (&Ending, &HeldId),
     plan: &mut FramePlan,
 ) -> Result<(), StorageError> {
-    let store: &dyn Read = &*shared.pipeline.store;
     let mut won = Vec::new();
     for (place, staged) in &held.staged {
-        if ending.kind == MarkerKind::Commit && exists(shared, place) {
+        debug_assert!(ending.groups.contains(&place.group), "its group is in the transaction");
+        if ending.kind == MarkerKind::Commit && exists(catalog, place) {
             let key = group_key(&place.group, place.topic, place.partition);
             let committed = store.get(Family::Groups, &key)?;
             let committed = committed.map(|row| GroupRow::decode(&key, &row)).transpose()?;
@@ -166,8 +171,8 @@ fn plan_offsets(
     Ok(())
 }
 
-fn exists(shared: &Shared, place: &StagedPlace) -> bool {
-    let topic = shared.catalog.topic_by_id(place.topic);
+fn exists(catalog: &Catalog, place: &StagedPlace) -> bool {
+    let topic = catalog.topic_by_id(place.topic);
     let index = i32::try_from(place.partition);
     topic.zip(index.ok()).is_some_and(|(topic, index)| topic.partition(index).is_ok())
 }

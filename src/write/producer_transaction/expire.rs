@@ -165,6 +165,7 @@ impl Change for Forget {
             drop(producers);
             forgotten.push((partition, id, state));
         }
+        assert!(forgotten.len() <= MAX_FORGOTTEN, "one commit holds others up for so long only");
         self.shared.forget_producers(forgotten.len() as u64);
         if forgotten.is_empty() { Err(()) } else { Ok(forgotten) }
     }

@@ -10,7 +10,7 @@ use crate::base::rules::Rule;
 use crate::base::types::{CommitSequence, Durability, PartitionId, TopicName};
 use crate::commit::{Change, Failure, FramePlan};
 use crate::config::{ConfigChange, TopicConfig, TopicConfigError, TopicSettings};
-use crate::core::{Shared, Span};
+use crate::core::{PartitionIds, Shared, Span};
 use crate::index::keyspace::{
     MetaKey, TopicRow, decode_group_key, encode_counter, partition_key, partition_range, topic_key,
 };
@@ -86,12 +86,12 @@ type NewPartitions = Vec<Arc<PartitionCell>>;
 
 /// Gives out partition ids and puts the rows of new partitions.
 fn new_partitions(
-    shared: &Shared,
+    partition_ids: &PartitionIds,
     first_index: u32,
     count: u32,
     batch: &mut WriteBatch,
 ) -> Option<NewPartitions> {
-    let ids = shared.partition_ids.give(count)?;
+    let ids = partition_ids.give(count)?;
     let next = encode_counter(u64::from(ids.end));
     batch.put(Family::Meta, &MetaKey::NextPartitionId.key(), &next);
     let mut row = Vec::new();
@@ -102,7 +102,9 @@ fn new_partitions(
         let index = i32::try_from(index).expect("a topic's partitions are limited");
         Arc::new(PartitionCell::new(PartitionId(id), index, state, Producers::default()))
     });
-    Some(cells.collect())
+    let cells: NewPartitions = cells.collect();
+    assert!(cells.len() == count as usize, "as many as were asked for");
+    Some(cells)
 }
 
 fn put_topic(
@@ -135,7 +137,8 @@ impl CreateTopic {
         }
         let partition_count = self.config.partition_count();
         check_totals(&self.shared, 1, partition_count)?;
-        let cells = new_partitions(&self.shared, 0, partition_count, &mut plan.write_batch);
+        let cells =
+            new_partitions(&self.shared.partition_ids, 0, partition_count, &mut plan.write_batch);
         let cells = cells.ok_or(CreateTopicError::PartitionIdsExhausted)?;
         let id = self.shared.new_topic_id();
         let topic = Topic::new(self.name.clone(), id, self.config.settings().clone(), cells);
@@ -193,6 +196,7 @@ impl DeleteTopic {
         batch.delete(Family::Topics, topic_key(self.topic.name()));
         let mut ids: Vec<PartitionId> = self.topic.cells().iter().map(|cell| cell.id()).collect();
         ids.sort_unstable();
+        assert!(ids.is_sorted_by(|a, b| a < b), "a partition id is given once");
         for run in ids.chunk_by(|a, b| a.0 + 1 == b.0) {
             let (begin, _) = partition_range(run[0]);
             let (_, end) = partition_range(run[run.len() - 1]);
@@ -276,9 +280,12 @@ impl GrowTopic {
     fn try_plan(&self, batch: &mut WriteBatch) -> Result<NewPartitions, AddPartitionsError> {
         check_growth(&self.shared, &self.topic, self.total_count)?;
         let first = self.topic.partition_count();
-        let cells = new_partitions(&self.shared, first, self.total_count - first, batch);
+        let cells =
+            new_partitions(&self.shared.partition_ids, first, self.total_count - first, batch);
         let exhausted = AddPartitionsError::Limit(CreateTopicError::PartitionIdsExhausted);
         let cells = cells.ok_or(exhausted)?;
+        let next = i32::try_from(first).unwrap_or(i32::MAX);
+        debug_assert!(cells.first().is_none_or(|cell| cell.index() == next), "without a gap");
         put_topic(batch, &self.topic, &self.topic.settings(), &cells);
         Ok(cells)
     }
