@@ -185,11 +185,11 @@ impl fmt::Debug for Faults {
     }
 }
 
-/// What a call of a process that is no more answers.
-/// What an engine is answered whose simulated machine or process is gone.
+/// What a call answers after its simulated machine or process has stopped.
 pub(in crate::testing) const STOPPED: &str =
     "the power was lost or the process was killed: open the engine again";
 
+/// The failure of such a call.
 pub(super) fn stopped() -> io::Error {
     io::Error::other(STOPPED)
 }
