@@ -4,8 +4,8 @@ use tidelog::error::StorageError;
 use tidelog::record::TimestampType;
 use tidelog::testing::FailedFlush;
 use tidelog::{
-    AppendTransaction, CommitError, Committed, Durability, NotWritten, Partition, Record, CommitRefusal,
-    Ticket,
+    AppendTransaction, CommitError, CommitRefusal, Committed, Durability, NotWritten, Partition,
+    Record, Ticket,
 };
 
 use super::batches::{Expected, Planned, Source, claims_log_time, records_of};
