@@ -254,7 +254,7 @@ fn announce(
         closed_cleanly = recovered.closed_cleanly,
         replayed_commits = recovered.replayed_commits,
         torn_bytes = recovered.torn_bytes,
-        topics = broker.context().engine.topics().len(),
+        topics = broker.context().engine.topics().list().len(),
         users = security.users.as_ref().map(|users| users.count()),
         grants = security.grants.as_ref().map(|grants| grants.count()),
         tls = reload.certificate.is_some(),

@@ -37,7 +37,7 @@ fn life(is_idle: bool) -> (TestEngine, usize) {
     }
     let end = length(&test);
     if is_idle {
-        engine.run_maintenance().expect("nothing fails");
+        engine.maintenance().run().expect("nothing fails");
     }
     drop(engine);
     test.kill();
@@ -92,15 +92,15 @@ fn each_sync_gets_one_proof_and_an_idle_engine_then_writes_nothing() {
     for _ in 0..3 {
         sync(&engine);
         let before = length(&test);
-        engine.run_maintenance().unwrap();
+        engine.maintenance().run().unwrap();
         let after = length(&test);
         assert_eq!(after - before, 80, "the sync is proven, at the cost that is documented");
         for hours in 1..5 {
             test.clock.advance_ms(3_600_000 * hours);
-            engine.run_maintenance().unwrap();
+            engine.maintenance().run().unwrap();
             // A checkpoint syncs the proof itself, which needs none.
-            engine.checkpoint().unwrap();
-            engine.run_maintenance().unwrap();
+            engine.maintenance().checkpoint().unwrap();
+            engine.maintenance().run().unwrap();
             assert_eq!(length(&test), after, "once is enough");
         }
     }
@@ -114,6 +114,6 @@ fn a_later_commit_is_proof_enough() {
     sync(&engine);
     crate::common::append(&engine, &partition, [Record::keyless("v").timestamp(NOW_MS)]);
     let before = length(&test);
-    engine.run_maintenance().unwrap();
+    engine.maintenance().run().unwrap();
     assert_eq!(length(&test), before);
 }

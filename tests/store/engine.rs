@@ -246,8 +246,8 @@ fn closing_lets_go_of_everything_that_snapshots_and_handles_held(place: &Place) 
         // What the old ones name may be freed and written over by now.
         let partition = again.topic("t").unwrap().partition(0).unwrap();
         again.delete_records(&partition, OffsetTarget::HighWatermark).unwrap();
-        again.checkpoint().unwrap();
-        again.run_maintenance().unwrap();
+        again.maintenance().checkpoint().unwrap();
+        again.maintenance().run().unwrap();
         append(&again, &partition, [Record::keyless("new")]);
 
         assert!(fetched.records().next().unwrap().is_ok(), "it was read before: {how}");
