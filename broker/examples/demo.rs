@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn config() -> Config {
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    Config::new(listen, Rules::new(Profile::Kafka, false, None))
+    Config::new(listen, Rules::new(Profile::Kafka, false, None), "dGlkZWxvZy1kZW1vLTEyMw")
 }
 
 fn talk(address: SocketAddr) -> Result<(), Box<dyn Error>> {

@@ -4,7 +4,8 @@
 //!
 //! Imports fall down this list, and no two files import each other:
 //!
-//! 1. `main`, the process, and [`options`], where its settings come from
+//! 1. `main`, the process, [`options`], where its settings come from, and [`cluster_id`], which its
+//!    folder keeps
 //! 2. [`server`], listeners and connections
 //! 3. [`api`], one file an API; in it [`api::SERVED`] is made of them all
 //! 4. [`context`], what every handler borrows
@@ -16,6 +17,7 @@
 
 pub mod api;
 pub mod audit;
+pub mod cluster_id;
 pub mod context;
 pub mod fault;
 pub mod groups;

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tidelog::clock::{Clock, SystemClock};
 use tidelog::{Engine, EngineConfig, Recovered};
 use tidelog_broker::audit::Audit;
+use tidelog_broker::cluster_id;
 use tidelog_broker::context::{Context, Limits};
 use tidelog_broker::fault::sentence;
 use tidelog_broker::options::open_files::{self, Room};
@@ -99,7 +100,7 @@ fn run(serve: &Serve, engine: EngineConfig, are_default: bool) -> Result<(), Fai
         None => Audit::default(),
     };
     let certificate = loaded.certificate.clone();
-    let config = config(serve, limits, loaded, audit.clone())?;
+    let mut config = config(serve, limits, loaded, audit.clone())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     // Before the engine is opened, which may take long: it must not end the process meanwhile.
     let hangup = {
@@ -107,6 +108,8 @@ fn run(serve: &Serve, engine: EngineConfig, are_default: bool) -> Result<(), Fai
         signal(SignalKind::hangup())?
     };
     let engine = open(serve, engine, &clock)?;
+    // The folder is this process's from now on.
+    config.cluster_id = cluster_id::of(&serve.data_dir)?;
     let reload = Reload { files, certificate, audit: audit.clone(), turn: Mutex::default() };
     let stay = serve.stay_when_halted;
     let served = runtime.block_on(until_stopped(config, engine, clock, (reload, hangup), stay));
@@ -298,6 +301,7 @@ fn config(serve: &Serve, limits: Limits, loaded: Loaded, audit: Audit) -> Result
     let tls = loaded.certificate.as_ref().map(Certificate::acceptor).transpose()?;
     let log_dir = serve.log_dir.clone().unwrap_or_else(|| serve.data_dir.join("log"));
     Ok(Config {
+        cluster_id: String::new(),
         listen: serve.listen,
         advertise: serve.advertise.clone(),
         metrics_listen: serve.metrics_listen,

@@ -20,6 +20,17 @@ pub enum Profile {
     EventBroker,
 }
 
+impl Profile {
+    /// How often retention is checked where nothing is set: every five minutes in Kafka.
+    #[must_use]
+    pub fn retention_check_interval_ms(self) -> u64 {
+        match self {
+            Self::Kafka => 300_000,
+            Self::EventBroker => 0,
+        }
+    }
+}
+
 /// What a producer that asks for one acknowledgement waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Acks1 {

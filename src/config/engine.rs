@@ -160,6 +160,10 @@ engine_config! {
         /// Time between two rounds of maintenance, which look for what has expired and for space
         /// to free. Several of them fit in the minute within which space comes back.
         maintenance_interval_ms: u64 = 10_000, from 1, to 86_400_000;
+        /// Time between two checks of retention, in the rounds of maintenance; with 0 every round
+        /// checks it, so that a record goes soon after its time. Kafka's
+        /// `log.retention.check.interval.ms`.
+        retention_check_interval_ms: u64 = 0, from 0, to 86_400_000;
         /// Bytes that relocation moves in a second, at most: little beside what a disk takes, so
         /// that appends are left alone.
         relocation_bytes_per_second: u64 = 64 * MIB, from 1, to 1024 * GIB;

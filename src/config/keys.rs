@@ -42,6 +42,13 @@ pub enum Domain {
     Ratio,
     /// A list of these words, with commas between them; it may be empty and repeat a word.
     Words(&'static [&'static str]),
+    /// One value of a domain, the default: for what Kafka has and the engine has not.
+    Only {
+        /// The value.
+        value: &'static str,
+        /// The domain in Kafka.
+        of: &'static Domain,
+    },
 }
 
 /// What follows a setting.
@@ -89,6 +96,27 @@ const CLEANUP_POLICIES: &[&str] = &["compact", "delete"];
 /// The longest array of Kafka's Java.
 const JAVA_ARRAY_LIMIT: i32 = 2_147_483_639;
 
+/// The words of `compression.type`.
+const CODECS: &[&str] = &["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"];
+
+/// What is said of a setting that nothing follows because batches are stored as they are sent.
+const NO_RECOMPRESSION: &str = "No effect: batches are stored as the producer sent them.";
+
+/// What is said of the settings of tiered storage.
+const NO_TIERS: &str = "Only its default is taken: there is no tiered storage.";
+
+/// What is said of the settings of replication.
+const NO_REPLICAS: &str = "Only its default is taken: there is no replication.";
+
+/// A list that stays empty.
+const NO_WORDS: Domain = Domain::Words(&[]);
+/// Any integer of 64 bits.
+const ANY_LONG: Domain = Domain::Long { least: i64::MIN };
+
+const fn only(value: &'static str, of: &'static Domain) -> Domain {
+    Domain::Only { value, of }
+}
+
 const fn int(least: i32) -> Domain {
     Domain::Int { least, greatest: i32::MAX }
 }
@@ -103,7 +131,8 @@ const fn key(
     ConfigKey { name, default, domain, effect, doc }
 }
 
-/// Every setting that a topic has, in the order of their names. No other name is taken.
+/// Every setting that a topic has in Kafka 4.4, in the order of their names, with its default. No
+/// other name is taken.
 pub static TOPIC_CONFIG_KEYS: &[ConfigKey] = &[
     key(
         "cleanup.policy",
@@ -114,11 +143,32 @@ pub static TOPIC_CONFIG_KEYS: &[ConfigKey] = &[
          With compact every record must have a key.",
     ),
     key(
+        "compression.gzip.level",
+        "-1",
+        Domain::Int { least: -1, greatest: 9 },
+        Effect::None,
+        NO_RECOMPRESSION,
+    ),
+    key(
+        "compression.lz4.level",
+        "9",
+        Domain::Int { least: 1, greatest: 17 },
+        Effect::None,
+        NO_RECOMPRESSION,
+    ),
+    key(
         "compression.type",
         "producer",
-        Domain::Word(&["producer"]),
-        Effect::Append,
-        "Batches are stored with the codec that the producer chose; nothing else can be asked for.",
+        Domain::Word(CODECS),
+        Effect::None,
+        "No effect: batches are stored with the codec that the producer chose, whatever is set.",
+    ),
+    key(
+        "compression.zstd.level",
+        "3",
+        Domain::Int { least: -131_072, greatest: 22 },
+        Effect::None,
+        NO_RECOMPRESSION,
     ),
     key(
         "delete.retention.ms",
@@ -126,6 +176,13 @@ pub static TOPIC_CONFIG_KEYS: &[ConfigKey] = &[
         Domain::Long { least: 0 },
         Effect::Maintenance,
         "How long the cleaner keeps a tombstone after the first pass that saw it.",
+    ),
+    key(
+        "errors.deadletterqueue.group.enable",
+        "false",
+        only("false", &Domain::Boolean),
+        Effect::None,
+        "Only its default is taken: there are no share groups.",
     ),
     key(
         "file.delete.delay.ms",
@@ -149,12 +206,28 @@ pub static TOPIC_CONFIG_KEYS: &[ConfigKey] = &[
         "No effect: a commit says how durable it is to be.",
     ),
     key(
+        "follower.replication.throttled.replicas",
+        "",
+        only("", &NO_WORDS),
+        Effect::None,
+        NO_REPLICAS,
+    ),
+    key(
         "index.interval.bytes",
         "4096",
         int(0),
         Effect::None,
         "No effect: every batch is in the index.",
     ),
+    key(
+        "leader.replication.throttled.replicas",
+        "",
+        only("", &NO_WORDS),
+        Effect::None,
+        NO_REPLICAS,
+    ),
+    key("local.retention.bytes", "-2", only("-2", &ANY_LONG), Effect::None, NO_TIERS),
+    key("local.retention.ms", "-2", only("-2", &ANY_LONG), Effect::None, NO_TIERS),
     key(
         "max.compaction.lag.ms",
         LONGEST,
@@ -220,6 +293,23 @@ pub static TOPIC_CONFIG_KEYS: &[ConfigKey] = &[
         Effect::None,
         "No effect: topics have no files of their own.",
     ),
+    key("remote.copy.lag.bytes", "-1", only("-1", &ANY_LONG), Effect::None, NO_TIERS),
+    key("remote.copy.lag.ms", "0", only("0", &ANY_LONG), Effect::None, NO_TIERS),
+    key(
+        "remote.log.copy.disable",
+        "false",
+        only("false", &Domain::Boolean),
+        Effect::None,
+        NO_TIERS,
+    ),
+    key(
+        "remote.log.delete.on.disable",
+        "false",
+        only("false", &Domain::Boolean),
+        Effect::None,
+        NO_TIERS,
+    ),
+    key("remote.storage.enable", "false", only("false", &Domain::Boolean), Effect::None, NO_TIERS),
     key(
         "retention.bytes",
         "-1",
@@ -262,6 +352,13 @@ pub static TOPIC_CONFIG_KEYS: &[ConfigKey] = &[
         Effect::None,
         "No effect: the commit log's segments belong to no topic.",
     ),
+    key(
+        "unclean.leader.election.enable",
+        "false",
+        Domain::Boolean,
+        Effect::None,
+        "No effect: there is no replication.",
+    ),
 ];
 
 impl ConfigKey {
@@ -275,14 +372,21 @@ impl ConfigKey {
     /// Whether a value is a list, to which single words can be added.
     #[must_use]
     pub fn is_list(&self) -> bool {
-        matches!(self.domain, Domain::Words(_))
+        matches!(self.domain, Domain::Words(_) | Domain::Only { of: Domain::Words(_), .. })
     }
 
     /// Reads a value as Kafka does, blanks around it dropped (but for single words); `None` if it
     /// is outside of the domain.
     pub(super) fn read(&self, text: &str) -> Option<Value> {
+        self.domain.read(text)
+    }
+}
+
+impl Domain {
+    /// Reads a value; `None` if it is outside of the domain.
+    fn read(self, text: &str) -> Option<Value> {
         let trimmed = trim(text);
-        match self.domain {
+        match self {
             Domain::Boolean => match trimmed {
                 word if word.eq_ignore_ascii_case("true") => Some(Value::Boolean(true)),
                 word if word.eq_ignore_ascii_case("false") => Some(Value::Boolean(false)),
@@ -301,6 +405,10 @@ impl ConfigKey {
             Domain::Ratio => {
                 let value = java_double(trimmed).filter(|value| (0.0..=1.0).contains(value));
                 value.map(Value::Ratio)
+            }
+            Domain::Only { value, of } => {
+                let only = of.read(value);
+                of.read(text).filter(|read| Some(*read) == only)
             }
             Domain::Words(words) => {
                 let mut bits = 0;
@@ -347,6 +455,8 @@ impl fmt::Display for Domain {
             Self::Long { least } => write!(f, "an integer from {least} to {}", i64::MAX),
             Self::Ratio => f.write_str("a number from 0 to 1"),
             Self::Words(words) => write!(f, "a list of {}", words.join(", ")),
+            Self::Only { value: "", .. } => f.write_str("only its default, which is empty"),
+            Self::Only { value, .. } => write!(f, "only its default, {value}"),
         }
     }
 }

@@ -159,6 +159,8 @@ impl Shared {
             Rate::new(parts.config.relocation_bytes_per_second, burst),
             Rate::new(parts.config.cleaner_bytes_per_second, burst),
         );
+        let retention = Duration::from_millis(parts.config.retention_check_interval_ms);
+        let schedule = schedule.retention_interval(retention);
         let limits = QueueLimits {
             queue_bytes: parts.config.commit_queue_bytes,
             group_bytes: parts.config.commit_group_bytes,

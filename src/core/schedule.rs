@@ -4,11 +4,16 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+/// When retention is checked first, at the latest: an engine that is opened often must come to it.
+const FIRST_RETENTION: Duration = Duration::from_secs(30);
+
 /// When the next round is due, and how many bytes may be moved and cleaned now.
 #[derive(Debug)]
 pub struct Schedule {
     interval: Duration,
     next_round: Mutex<Duration>,
+    retention_interval: Duration,
+    next_retention: Mutex<Duration>,
     /// What relocation may move.
     pub relocation: Rate,
     /// What the cleaner may read and write.
@@ -19,7 +24,32 @@ impl Schedule {
     /// A schedule whose first round is due at once.
     #[must_use]
     pub fn new(interval: Duration, relocation: Rate, cleaner: Rate) -> Self {
-        Self { interval, next_round: Mutex::default(), relocation, cleaner }
+        Self {
+            interval,
+            next_round: Mutex::default(),
+            retention_interval: Duration::ZERO,
+            next_retention: Mutex::default(),
+            relocation,
+            cleaner,
+        }
+    }
+
+    /// The same, with retention checked in rounds that are so far apart.
+    #[must_use]
+    pub fn retention_interval(mut self, interval: Duration) -> Self {
+        let first = interval.min(FIRST_RETENTION);
+        (self.retention_interval, self.next_retention) = (interval, Mutex::new(first));
+        self
+    }
+
+    /// Whether a round checks retention; if so, the next check is an interval later.
+    pub fn begin_retention(&self, now: Duration) -> bool {
+        let mut next = self.next_retention.lock();
+        let is_due = now >= *next;
+        if is_due {
+            *next = now.saturating_add(self.retention_interval);
+        }
+        is_due
     }
 
     /// Whether a round is due; if so, the next one is an interval later.
@@ -137,6 +167,20 @@ mod tests {
         assert!(schedule.begin_round(ms(101)));
         assert!(!schedule.begin_round(ms(200)));
         assert!(schedule.begin_round(ms(201)));
+    }
+
+    #[test]
+    fn retention_is_checked_at_its_interval_and_first_within_half_a_minute() {
+        let schedule = || Schedule::new(ms(100), rate(1), rate(1));
+        let each = schedule();
+        assert!((0..3).all(|_| each.begin_retention(ms(0))), "every round");
+        let minutes = schedule().retention_interval(ms(300_000));
+        assert!(!minutes.begin_retention(ms(29_999)));
+        assert!(minutes.begin_retention(ms(30_000)));
+        assert!(!minutes.begin_retention(ms(329_999)));
+        assert!(minutes.begin_retention(ms(330_000)));
+        let second = schedule().retention_interval(ms(1000));
+        assert!(!second.begin_retention(ms(999)) && second.begin_retention(ms(1000)));
     }
 
     #[test]

@@ -134,15 +134,23 @@ fn run_round(
     expire_pins(shared);
     // A full disk may refuse them, and space be freed all the same.
     let expired = expire(shared);
-    let retained = run_retention(shared);
+    let retained = retain(shared, began);
     let cleaned = clean(shared, driver, step);
     give_back(shared, step)?;
     cleaned?;
     step.producers = Some(expired?);
-    step.retention = Some(retained?);
+    step.retention = retained?;
     relocation::begin(shared)?;
     count_round(shared, began);
     Ok(())
+}
+
+/// Removes what has expired, if it is to be checked again.
+fn retain(shared: &Arc<Shared>, now: Duration) -> Result<Option<RetentionReport>, StorageError> {
+    if !shared.schedule.begin_retention(now) {
+        return Ok(None);
+    }
+    run_retention(shared).map(Some)
 }
 
 fn count_round(shared: &Shared, began: Duration) {
@@ -210,7 +218,7 @@ fn tend(shared: &Arc<Shared>) -> Result<(), StorageError> {
     if shared.schedule.begin_round(began) {
         expire_pins(shared);
         let expired = expire(shared);
-        let retained = run_retention(shared);
+        let retained = retain(shared, began);
         give_back(shared, &mut step)?;
         expired?;
         retained?;

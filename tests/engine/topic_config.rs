@@ -44,12 +44,20 @@ fn is_illegal(name: &str, value: &str) -> bool {
 fn every_default_is_kafkas() {
     let expected = [
         ("cleanup.policy", "delete"),
+        ("compression.gzip.level", "-1"),
+        ("compression.lz4.level", "9"),
         ("compression.type", "producer"),
+        ("compression.zstd.level", "3"),
         ("delete.retention.ms", "86400000"),
+        ("errors.deadletterqueue.group.enable", "false"),
         ("file.delete.delay.ms", "60000"),
         ("flush.messages", "9223372036854775807"),
         ("flush.ms", "9223372036854775807"),
+        ("follower.replication.throttled.replicas", ""),
         ("index.interval.bytes", "4096"),
+        ("leader.replication.throttled.replicas", ""),
+        ("local.retention.bytes", "-2"),
+        ("local.retention.ms", "-2"),
         ("max.compaction.lag.ms", "9223372036854775807"),
         ("max.decompressed.message.bytes", "2147483639"),
         ("max.message.bytes", "1048588"),
@@ -60,12 +68,18 @@ fn every_default_is_kafkas() {
         ("min.compaction.lag.ms", "0"),
         ("min.insync.replicas", "1"),
         ("preallocate", "false"),
+        ("remote.copy.lag.bytes", "-1"),
+        ("remote.copy.lag.ms", "0"),
+        ("remote.log.copy.disable", "false"),
+        ("remote.log.delete.on.disable", "false"),
+        ("remote.storage.enable", "false"),
         ("retention.bytes", "-1"),
         ("retention.ms", "604800000"),
         ("segment.bytes", "1073741824"),
         ("segment.index.bytes", "10485760"),
         ("segment.jitter.ms", "0"),
         ("segment.ms", "604800000"),
+        ("unclean.leader.election.enable", "false"),
     ];
     let table: Vec<_> = TOPIC_CONFIG_KEYS.iter().map(|key| (key.name, key.default)).collect();
     assert_eq!(table, expected);
@@ -102,14 +116,16 @@ fn every_setting_that_is_followed_changes_what_is_in_effect_and_no_other_does() 
         let other = match key.domain {
             Domain::Boolean => "true",
             Domain::Word(words) => words.last().unwrap(),
+            Domain::Int { greatest: 0..1000, .. } => "7",
             Domain::Int { .. } | Domain::Long { .. } => "2000000",
             Domain::Ratio => "0.25",
             Domain::Words(words) => words[0],
+            Domain::Only { value, .. } => value,
             _ => unreachable!("all domains are listed"),
         };
         let changed = settings(&[(key.name, other)]);
         let differs = changed.effective() != TopicSettings::default().effective();
-        let is_followed = key.effect != Effect::None && key.name != "compression.type";
+        let is_followed = key.effect != Effect::None;
         assert_eq!(differs, is_followed, "{}", key.name);
         assert_eq!(changed.value(key), (other, false));
     }
@@ -146,7 +162,11 @@ fn bounds_that_kafka_was_seen_to_keep_are_kept() {
         ("cleanup.policy", "shred"),
         ("min.cleanable.dirty.ratio", "1.5"),
         ("compression.type", "lzma"),
-        ("compression.type", "gzip"),
+        ("compression.gzip.level", "10"),
+        ("compression.lz4.level", "18"),
+        ("compression.zstd.level", "23"),
+        ("unclean.leader.election.enable", "maybe"),
+        ("remote.storage.enable", "true"),
         ("preallocate", "maybe"),
     ] {
         assert!(is_illegal(name, value), "{name}={value}");
@@ -159,10 +179,32 @@ fn bounds_that_kafka_was_seen_to_keep_are_kept() {
         ("message.timestamp.before.max.ms", "0"),
         ("delete.retention.ms", "0"),
         ("compression.type", "producer"),
+        ("compression.type", "uncompressed"),
+        ("compression.type", "gzip"),
+        ("compression.type", "snappy"),
+        ("compression.type", "lz4"),
+        ("compression.type", "zstd"),
         ("preallocate", "TRUE"),
     ] {
         settings(&[(name, value)]);
     }
+}
+
+#[test]
+fn what_the_engine_has_not_is_taken_at_kafkas_default_alone() {
+    let mut count = 0;
+    for key in TOPIC_CONFIG_KEYS {
+        let Domain::Only { value, .. } = key.domain else { continue };
+        count += 1;
+        assert_eq!((value, key.effect), (key.default, Effect::None), "{}", key.name);
+        assert_eq!(settings(&[(key.name, value)]).value(key), (value, false));
+        let deleted = TopicSettings::default().alter(&[change(key.name, ConfigOperation::Delete)]);
+        assert_eq!(deleted, Ok(TopicSettings::default()), "{}", key.name);
+        for other in ["true", "1", "0:1", "*"] {
+            assert!(is_illegal(key.name, other), "{}={other}", key.name);
+        }
+    }
+    assert_eq!(count, 10);
 }
 
 #[test]

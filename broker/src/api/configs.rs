@@ -37,15 +37,62 @@ pub(super) fn entries(settings: &TopicSettings) -> impl Iterator<Item = Entry<'_
 
 /// An entry's type, as the protocol says it.
 pub(super) fn kind(key: &ConfigKey) -> i8 {
-    match key.domain {
+    kind_of(key.domain)
+}
+
+fn kind_of(domain: Domain) -> i8 {
+    match domain {
         Domain::Boolean => 1,
         Domain::Word(_) => 2,
         Domain::Int { .. } => 3,
         Domain::Long { .. } => 5,
         Domain::Ratio => 6,
         Domain::Words(_) => 7,
+        Domain::Only { of, .. } => kind_of(*of),
         _ => 0,
     }
+}
+
+/// Where an entry's value could come from, the source in effect first: name, value, source.
+pub(super) fn synonyms<'e>(entry: &Entry<'e>) -> Vec<(&'static str, &'e str, i8)> {
+    let set = (entry.source == SET).then_some((entry.key.name, entry.value, SET));
+    let broker = broker_name(entry.key.name).map(|name| (name, entry.key.default, DEFAULT));
+    set.into_iter().chain(broker).collect()
+}
+
+/// The entry of a broker's configuration that gives a topic's its default in Kafka, where that is
+/// one of the same unit.
+fn broker_name(name: &'static str) -> Option<&'static str> {
+    Some(match name {
+        "cleanup.policy" => "log.cleanup.policy",
+        "delete.retention.ms" => "log.cleaner.delete.retention.ms",
+        "file.delete.delay.ms" => "log.segment.delete.delay.ms",
+        "flush.messages" => "log.flush.interval.messages",
+        "index.interval.bytes" => "log.index.interval.bytes",
+        "local.retention.bytes" => "log.local.retention.bytes",
+        "local.retention.ms" => "log.local.retention.ms",
+        "max.compaction.lag.ms" => "log.cleaner.max.compaction.lag.ms",
+        "max.message.bytes" => "message.max.bytes",
+        "message.timestamp.after.max.ms" => "log.message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms" => "log.message.timestamp.before.max.ms",
+        "message.timestamp.type" => "log.message.timestamp.type",
+        "min.cleanable.dirty.ratio" => "log.cleaner.min.cleanable.ratio",
+        "min.compaction.lag.ms" => "log.cleaner.min.compaction.lag.ms",
+        "preallocate" => "log.preallocate",
+        "remote.copy.lag.bytes" => "log.remote.copy.lag.bytes",
+        "remote.copy.lag.ms" => "log.remote.copy.lag.ms",
+        "retention.bytes" => "log.retention.bytes",
+        "segment.bytes" => "log.segment.bytes",
+        "segment.index.bytes" => "log.index.size.max.bytes",
+        "compression.gzip.level"
+        | "compression.lz4.level"
+        | "compression.type"
+        | "compression.zstd.level"
+        | "max.decompressed.message.bytes"
+        | "min.insync.replicas"
+        | "unclean.leader.election.enable" => name,
+        _ => return None,
+    })
 }
 
 /// What a client is told of a configuration that is not taken.

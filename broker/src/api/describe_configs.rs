@@ -1,19 +1,20 @@
 //! DescribeConfigs, versions 1 to 4: the entries of topics, all of them or those whose names are
 //! asked for; unknown names are left out. The broker has no entries of its own. Other types of
-//! resources are INVALID_REQUEST. A resource that is asked for twice is answered once, for the
-//! first of its lists of names: an answer is far longer than its question.
+//! resources are INVALID_REQUEST. A resource that is asked for twice is answered twice, as in Kafka.
+//! An answer is far longer than its question, so memory is taken before each part is made.
 
 use std::collections::HashSet;
 
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_configs_response::{
-    DescribeConfigsResourceResult, DescribeConfigsResult,
+    DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
 };
 use kafka_protocol::messages::{ApiKey, DescribeConfigsRequest, DescribeConfigsResponse};
 use tidelog::types::TopicName;
 
 use super::configs;
-use super::request::{Api, Asked, Closing, Reply, reply, text};
+use super::memory::Growing;
+use super::request::{Answer, Api, Asked, Closing, Reply, Wish, encode, text};
 use crate::context::{Context, NODE_ID, Session, off_the_loop};
 use crate::fault::Fault;
 use crate::security::Action;
@@ -27,13 +28,20 @@ impl Api for DescribeConfigs {
     const KEY: ApiKey = ApiKey::DescribeConfigs;
     const VERSIONS: (i16, i16) = (1, 4);
     const SHAPE: &'static Body = &BODY;
-    /// Each may be a topic with all entries of its configuration.
-    const ELEMENT_BYTES: usize = 8 * 1024;
-
     async fn reply(asked: Asked<'_>, request: DescribeConfigsRequest) -> Result<Reply, Closing> {
+        let start = asked.start;
         let session = asked.peer.session.clone();
-        let work = move |context: &Context| answer(context, &session, &request);
-        Ok(reply(asked.start, &off_the_loop(asked.context, work).await))
+        let mut room = Growing::new(asked.context, start);
+        let wish = asked.wish();
+        let work = move |context: &Context| {
+            let response = answer(context, &session, &request, &wish, &mut room)?;
+            Ok(Reply::Answer(Answer {
+                bytes: encode(start, &response),
+                then_close: false,
+                held: room.into_held(),
+            }))
+        };
+        off_the_loop(asked.context, work).await
     }
 }
 
@@ -44,34 +52,49 @@ const BODY: Body = Body {
 const DESCRIBE_RESOURCE: Struct =
     plain(&[field(I8), field(TEXT), field(Shape::Values(ALWAYS, &TEXT))]);
 
+/// What an entry of an answer costs in memory beside its texts, about.
+const ENTRY_BYTES: usize = 256;
+
 fn answer(
     context: &Context,
     session: &Session,
     request: &DescribeConfigsRequest,
-) -> DescribeConfigsResponse {
-    let mut seen = HashSet::new();
-    let resources = request.resources.iter();
-    let resources =
-        resources.filter(|resource| seen.insert((resource.resource_type, &resource.resource_name)));
-    let results = resources.map(|resource| {
-        let answer = DescribeConfigsResult::default()
+    wish: &Wish,
+    room: &mut Growing,
+) -> Result<DescribeConfigsResponse, Closing> {
+    let mut results = Vec::new();
+    for resource in &request.resources {
+        wish.check()?;
+        let result = DescribeConfigsResult::default()
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone());
-        match one(context, session, resource, request.include_documentation) {
-            Ok(configs) => answer.with_configs(configs),
-            Err(fault) => {
-                answer.with_error_code(fault.code).with_error_message(Some(text(fault.message)))
+        let result = match one(context, session, resource, request) {
+            Ok(configs) => {
+                room.add(configs.iter().map(bytes_of).sum())?;
+                result.with_configs(configs)
             }
-        }
-    });
-    DescribeConfigsResponse::default().with_results(results.collect())
+            Err(fault) => {
+                room.add(ENTRY_BYTES + fault.message.len())?;
+                result.with_error_code(fault.code).with_error_message(Some(text(fault.message)))
+            }
+        };
+        results.push(result);
+    }
+    Ok(DescribeConfigsResponse::default().with_results(results))
+}
+
+/// What an entry holds, about.
+fn bytes_of(entry: &DescribeConfigsResourceResult) -> usize {
+    let documentation = entry.documentation.as_ref().map_or(0, |text| text.len());
+    let value = entry.value.as_ref().map_or(0, |text| text.len());
+    ENTRY_BYTES * (1 + entry.synonyms.len()) + documentation + value * (1 + entry.synonyms.len())
 }
 
 fn one(
     context: &Context,
     session: &Session,
     resource: &DescribeConfigsResource,
-    documented: bool,
+    request: &DescribeConfigsRequest,
 ) -> Result<Vec<DescribeConfigsResourceResult>, Fault> {
     let name = resource.resource_name.as_str();
     match resource.resource_type {
@@ -96,8 +119,19 @@ fn one(
             .with_config_source(entry.source)
             .with_config_type(configs::kind(entry.key))
             .with_value(Some(text(entry.value)))
-            .with_documentation(None);
-        if documented { answer.with_documentation(Some(text(entry.key.doc))) } else { answer }
+            .with_documentation(request.include_documentation.then(|| text(entry.key.doc)));
+        if request.include_synonyms {
+            answer.with_synonyms(configs::synonyms(&entry).into_iter().map(synonym).collect())
+        } else {
+            answer
+        }
     });
     Ok(entries.collect())
+}
+
+fn synonym((name, value, source): (&str, &str, i8)) -> DescribeConfigsSynonym {
+    DescribeConfigsSynonym::default()
+        .with_name(text(name))
+        .with_value(Some(text(value)))
+        .with_source(source)
 }

@@ -111,11 +111,15 @@ async fn reply(asked: Asked<'_>, request: FetchRequest) -> Result<Reply, Closing
     if let Err(fault) = check_session(&request) {
         return refused(&fault);
     }
+    let asked = fetch_parts::of(context, &peer.session, start.version, &request);
     let isolation = match isolation_of(request.isolation_level) {
         Ok(isolation) => isolation,
-        Err(fault) => return refused(&fault),
+        Err(fault) => {
+            let topics = respond(start.version, asked.refused(&fault).topics, Vec::new());
+            let response = FetchResponse::default().with_error_code(fault.code);
+            return answer(&response.with_responses(topics), held);
+        }
     };
-    let asked = fetch_parts::of(context, &peer.session, start.version, &request);
     let wanted: Arc<[Wanted]> = asked.wanted().cloned().collect();
     let bytes = |bytes: i32| usize::try_from(bytes).unwrap_or(0);
     let terms = Terms {

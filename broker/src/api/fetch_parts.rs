@@ -55,6 +55,13 @@ impl Asked {
         self.topics.iter().map(|topic| topic.partitions.len()).sum()
     }
 
+    /// The same, and each partition refused for a fault of the whole request.
+    pub(super) fn refused(mut self, fault: &Fault) -> Self {
+        let slots = self.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
+        slots.for_each(|(_, slot)| *slot = Slot::Refused(fault.clone()));
+        self
+    }
+
     /// What is to be read, in order.
     pub(super) fn wanted(&self) -> impl Iterator<Item = &Wanted> {
         let slots = self.topics.iter().flat_map(|topic| &topic.partitions);

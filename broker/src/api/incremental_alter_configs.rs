@@ -1,6 +1,7 @@
 //! IncrementalAlterConfigs, versions 0 and 1: single entries of topics are set (0), deleted (1),
 //! added to (2) or taken from (3). One wrong entry leaves its topic as it was. A resource or an
-//! entry twice, a null value to set and an operation that does not exist are INVALID_REQUEST.
+//! entry twice, a null value to set and an operation that does not exist are INVALID_REQUEST. What
+//! there is not can be deleted, as in Kafka.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use kafka_protocol::messages::incremental_alter_configs_response::AlterConfigsRe
 use kafka_protocol::messages::{
     ApiKey, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
 };
-use tidelog::config::{ConfigChange, ConfigOperation};
+use tidelog::config::{ConfigChange, ConfigKey, ConfigOperation};
 
 use super::alter_configs;
 use super::configs;
@@ -40,6 +41,9 @@ const BODY: Body =
 const INCREMENTAL_RESOURCE: Struct =
     plain(&[field(I8), field(TEXT), field(list(&INCREMENTAL_ENTRY))]);
 const INCREMENTAL_ENTRY: Struct = plain(&[field(TEXT), field(I8), field(TEXT_OR_NULL)]);
+
+/// The operation that gives an entry back its default.
+const DELETE: i8 = 1;
 
 async fn answer(
     context: &Arc<Context>,
@@ -90,8 +94,11 @@ fn one(
     let mut changes = Vec::new();
     for entry in &resource.configs {
         let name = entry.name.as_str();
+        if entry.config_operation == DELETE && ConfigKey::find(name).is_none() {
+            continue;
+        }
         let operation = match (entry.config_operation, entry.value.as_deref()) {
-            (1, _) => ConfigOperation::Delete,
+            (DELETE, _) => ConfigOperation::Delete,
             (0, Some(value)) => ConfigOperation::Set(value.to_owned()),
             (2, Some(value)) => ConfigOperation::Append(value.to_owned()),
             (3, Some(value)) => ConfigOperation::Subtract(value.to_owned()),

@@ -115,7 +115,7 @@ pub fn settle(values: &Values) -> Result<(Serve, EngineConfig), Problems> {
     let serve: Serve = own.try_into().map_err(|error| Problems(vec![error.to_string()]))?;
     let engine: EngineConfig =
         engine.try_into().map_err(|error| Problems(vec![error.to_string()]))?;
-    let engine = with_requests(engine, &serve, values);
+    let engine = with_profile(with_requests(engine, &serve, values), &serve, values);
     if let Err(error) = engine.validate() {
         problems.extend(error.problems().iter().map(|problem| match problem {
             LimitProblem::Above { name, bound, .. } => {
@@ -136,6 +136,14 @@ fn with_requests(engine: EngineConfig, serve: &Serve, values: &Values) -> Engine
     }
     let queue_bytes = engine.commit_queue_bytes.max(request_bytes);
     engine.commit_queue_bytes(queue_bytes)
+}
+
+/// Retention is checked as often as the profile has it, unless the option says otherwise.
+fn with_profile(engine: EngineConfig, serve: &Serve, values: &Values) -> EngineConfig {
+    if values.get("retention-check-interval-ms").is_some() {
+        return engine;
+    }
+    engine.retention_check_interval_ms(serve.profile.retention_check_interval_ms())
 }
 
 /// The option that sets a limit of the engine.

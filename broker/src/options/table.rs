@@ -86,6 +86,10 @@ pub fn table() -> Vec<Row> {
         let fallback = match limit.name {
             // A request is one append transaction, which has to fit into the queue.
             "commit_queue_bytes" => Fallback::Follows("64 MiB, or `--max-request-bytes` if more"),
+            // Kafka's default is the profile's.
+            "retention_check_interval_ms" => {
+                Fallback::Follows("300,000 in the profile `kafka`, 0 in `event-broker`")
+            }
             _ => limit
                 .default
                 .and_then(|default| i64::try_from(default).ok())

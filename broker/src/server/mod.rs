@@ -33,9 +33,6 @@ use crate::profile::Rules;
 use crate::security::Security;
 use crate::wire::budget::MemoryBudget;
 
-/// The id of the cluster of one: clients only show it.
-const CLUSTER_ID: &str = "tidelog";
-
 /// How a broker is started.
 pub struct Config {
     /// Where clients connect.
@@ -44,6 +41,8 @@ pub struct Config {
     pub advertise: Option<(String, u16)>,
     /// Where `/metrics` is, if anywhere.
     pub metrics_listen: Option<SocketAddr>,
+    /// The id of the cluster of one.
+    pub cluster_id: String,
     /// The rules of producing and reading.
     pub rules: Rules,
     /// Users and grants.
@@ -62,13 +61,15 @@ pub struct Config {
 }
 
 impl Config {
-    /// A broker there, by these rules, that asks nobody to log in, with every limit at its default.
+    /// A broker there, by these rules, of the cluster with this id, that asks nobody to log in, with
+    /// every limit at its default.
     #[must_use]
-    pub fn new(listen: SocketAddr, rules: Rules) -> Self {
+    pub fn new(listen: SocketAddr, rules: Rules, cluster_id: impl Into<String>) -> Self {
         Self {
             listen,
             advertise: None,
             metrics_listen: None,
+            cluster_id: cluster_id.into(),
             rules,
             security: Security::default(),
             tls: None,
@@ -155,7 +156,7 @@ impl Broker {
         let (stop, draining) = watch::channel(false);
         let coordinator = Coordinator::new(engine.clone(), Arc::clone(&clock), limits.groups);
         let context = Arc::new(Context {
-            node: Node { host, port, cluster_id: CLUSTER_ID.to_owned() },
+            node: Node { host, port, cluster_id: config.cluster_id },
             groups: Arc::new(coordinator),
             engine,
             rules: config.rules,

@@ -37,7 +37,7 @@ pub struct TestBroker {
 /// The configuration of a broker of the tests: any port of loopback, the kafka profile.
 pub fn config() -> Config {
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    Config::new(listen, Rules::new(Profile::Kafka, false, None))
+    Config::new(listen, Rules::new(Profile::Kafka, false, None), "dGlkZWxvZy10ZXN0cy0xMg")
 }
 
 impl TestBroker {

@@ -8,6 +8,7 @@ mod connections;
 mod greedy_clients;
 mod group_grants;
 mod groups;
+mod kafka_answers;
 mod log_dirs;
 mod long_texts;
 mod produce;

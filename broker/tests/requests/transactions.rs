@@ -169,7 +169,27 @@ fn an_aborted_transaction_is_named_to_readers_by_its_producer_and_first_offset()
     assert_eq!((stable, aborted), (2, vec![(holder.producer, 0)]));
     let again = end(&mut client, SECOND.1, "pay", holder, false);
     assert_eq!(again, (0, next), "a retry is answered as the first time");
-    assert_eq!(end(&mut client, SECOND.1, "pay", holder, true).0, 48);
+    assert_eq!(end(&mut client, SECOND.1, "pay", holder, true).0, 90, "it is fenced");
+}
+
+#[test]
+fn a_late_copy_of_an_end_is_fenced_and_leaves_the_next_transaction_alone() {
+    for (first, late) in [(true, true), (true, false), (false, true), (false, false)] {
+        let broker = TestBroker::new();
+        broker.topic("orders", 1);
+        let mut client = broker.client();
+        let holder = begin(&mut client, "pay");
+        assert_eq!(send(&mut client, 12, "pay", "orders", &[(0, batch(holder, 0, "a"))]), [0]);
+        let (code, next) = end(&mut client, 5, "pay", holder, first);
+        assert_eq!(code, 0);
+        assert_eq!(send(&mut client, 12, "pay", "orders", &[(0, batch(next, 0, "b"))]), [0]);
+        for version in [4, 5] {
+            let (code, told) = end(&mut client, version, "pay", holder, late);
+            assert_eq!(code, 90, "{first} {late} {version}");
+            assert!(version == 4 || told == Holder { producer: -1, epoch: -1 });
+        }
+        assert_eq!(end(&mut client, 5, "pay", next, true).0, 0);
+    }
 }
 
 #[test]

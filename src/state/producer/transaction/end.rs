@@ -76,17 +76,21 @@ fn ended_before(
     given: ProducerIdentity,
     kind: MarkerKind,
 ) -> Result<Step, ProducerTransactionError> {
+    let fenced = ProducerTransactionError::ProducerFenced { given, current: row.current };
     match row.state {
         state if state == complete(kind) => Ok(Step::unchanged(row.current)),
         // The producer has asked for its epoch anew: what it sent before is void.
-        ProducerTransactionState::Empty => {
-            Err(ProducerTransactionError::ProducerFenced { given, current: row.current })
-        }
+        ProducerTransactionState::Empty => Err(fenced),
+        // Whoever commits has not aborted: the timeout did, and the producer can begin again
+        // (KAFKA-20785).
+        ProducerTransactionState::CompleteAbort if kind == MarkerKind::Commit => Err(fenced),
         // What was opened since belongs to the producer id that took the place of this one.
         ProducerTransactionState::Ongoing if given.producer_id != row.current.producer_id => {
             let (producer_id, held_by) = (given.producer_id, Some(row.current.producer_id));
             Err(ProducerTransactionError::InvalidProducerIdMapping { producer_id, held_by })
         }
+        // A late copy of an end whose epoch the present transaction has left behind.
+        ProducerTransactionState::Ongoing => Err(fenced),
         state => Err(ProducerTransactionError::InvalidTxnState { kind, state }),
     }
 }
@@ -199,7 +203,11 @@ mod tests {
         for (kind, other) in [(Commit, Abort), (Abort, Commit)] {
             let row = stored(&ask(&open(2), 2, kind, RaisesEpoch).unwrap()).clone();
             assert_eq!(ask(&row, 2, kind, RaisesEpoch), Ok(Step::unchanged(identity(5, 3))));
-            assert!(is_invalid_state(&ask(&row, 2, other, RaisesEpoch)));
+            let refused = ask(&row, 2, other, RaisesEpoch);
+            match kind {
+                Commit => assert!(is_invalid_state(&refused), "an abort of what is committed"),
+                Abort => assert!(is_fenced(&refused), "a commit of what is aborted"),
+            }
             assert!(is_fenced(&ask(&row, 1, kind, RaisesEpoch)), "two epochs before");
             assert!(is_fenced(&ask(&row, 2, kind, KeepsEpoch)), "only by the second protocol");
         }
@@ -257,7 +265,7 @@ mod tests {
     fn a_late_copy_of_an_end_does_not_touch_the_transaction_that_was_opened_since() {
         let row = ProducerTransactionRow { previous: identity(5, 2), ..open(3) };
         for kind in [Commit, Abort] {
-            assert!(is_invalid_state(&ask(&row, 2, kind, RaisesEpoch)));
+            assert!(is_fenced(&ask(&row, 2, kind, RaisesEpoch)));
         }
     }
 
@@ -307,10 +315,10 @@ mod tests {
     }
 
     #[test]
-    fn after_a_timeout_the_second_protocol_answers_an_abort_and_refuses_a_commit() {
+    fn after_a_timeout_the_second_protocol_answers_an_abort_and_fences_a_commit() {
         let step = time_out(&open(0), i64::MAX, &mut no_fresh).unwrap();
         let row = stored(&step);
-        assert!(is_invalid_state(&ask(row, 0, Commit, RaisesEpoch)));
+        assert!(is_fenced(&ask(row, 0, Commit, RaisesEpoch)));
         assert_eq!(ask(row, 0, Abort, RaisesEpoch), Ok(Step::unchanged(identity(5, 1))));
         for kind in [Commit, Abort] {
             assert!(is_fenced(&ask(row, 0, kind, KeepsEpoch)));
