@@ -360,13 +360,11 @@ fn the_last_of_two_values_for_a_name_counts_in_a_creation() {
 }
 
 #[test]
-fn names_that_kafka_knows_and_the_engine_does_not_are_refused() {
+fn names_that_no_topic_of_kafkas_has_any_more_are_refused() {
     for name in [
         "message.timestamp.difference.max.ms",
-        "unclean.leader.election.enable",
         "message.format.version",
-        "remote.storage.enable",
-        "leader.replication.throttled.replicas",
+        "message.downconversion.enable",
         "Retention.ms",
         "retention.ms ",
         "",
