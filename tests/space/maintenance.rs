@@ -47,6 +47,23 @@ fn a_round_is_made_at_once_and_then_at_its_interval() {
 }
 
 #[test]
+fn retention_waits_for_an_interval_of_its_own_and_at_first_for_half_a_minute() {
+    let test = TestEngine::with(|config| {
+        config.maintenance_interval_ms(1000).retention_check_interval_ms(60_000)
+    });
+    let engine = test.open();
+    let partition = one_partition(&engine, "t", &[("retention.ms", "1500")]);
+    append(&engine, &partition, "k", 10);
+    let checks = [(0, None), (29_000, None), (1000, Some(1)), (59_000, None), (1000, Some(0))];
+    for (advance_ms, moved) in checks {
+        test.clock.advance_ms(advance_ms);
+        let step = engine.run_maintenance().unwrap();
+        assert_eq!(step.retention.map(|report| report.moved_partitions), moved, "{advance_ms}");
+        assert!(step.producers.is_some(), "all else is done in every round");
+    }
+}
+
+#[test]
 fn the_engines_own_thread_removes_cleans_and_frees_unasked() {
     let test = in_background();
     let engine = test.open();
