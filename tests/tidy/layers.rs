@@ -36,6 +36,7 @@ const BROKER: Table = &[
     ("api", 5),
     ("server", 6),
     ("options", 7),
+    ("cluster_id", 7),
 ];
 
 /// Where the tables hold.

@@ -1,7 +1,7 @@
 //! DescribeConfigs, versions 1 to 4: the entries of topics, all of them or those whose names are
 //! asked for; unknown names are left out. The broker has no entries of its own. Other types of
-//! resources are INVALID_REQUEST. A resource that is asked for twice is answered twice, as in Kafka.
-//! An answer is far longer than its question, so memory is taken before each part is made.
+//! resources are INVALID_REQUEST. A resource that is asked for twice is answered twice, as in
+//! Kafka. An answer is far longer than its question, so memory is taken as it grows.
 
 use std::collections::HashSet;
 
