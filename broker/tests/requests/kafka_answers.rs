@@ -1,5 +1,4 @@
 //! Answers that Kafka's clients and tools rest on: configuration carried over, isolation levels, ends that come late.
-#![expect(clippy::unwrap_used, reason = "a test ends by it")]
 
 use crate::common;
 
