@@ -57,7 +57,7 @@ fn retention_waits_for_an_interval_of_its_own_and_at_first_for_half_a_minute() {
     let checks = [(0, None), (29_000, None), (1000, Some(1)), (59_000, None), (1000, Some(0))];
     for (advance_ms, moved) in checks {
         test.clock.advance_ms(advance_ms);
-        let step = engine.run_maintenance().unwrap();
+        let step = engine.maintenance().run().unwrap();
         assert_eq!(step.retention.map(|report| report.moved_partitions), moved, "{advance_ms}");
         assert!(step.producers.is_some(), "all else is done in every round");
     }
