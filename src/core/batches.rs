@@ -89,36 +89,61 @@ pub fn locate(
     Ok(found)
 }
 
-/// Reads batches that [`locate`] found, as one piece of bytes.
-///
-/// # Errors
-/// [`StorageError::Corruption`] with partition and offset where the log holds something else.
+/// Batches that were read, up to the first that is damaged.
+#[derive(Debug)]
+pub struct ReadBatches {
+    /// The good ones, as one piece of bytes.
+    pub bytes: Bytes,
+    /// How many these are.
+    pub count: usize,
+    /// Why the next one could not be read.
+    pub failure: Option<StorageError>,
+}
+
+/// Reads batches that [`locate`] found, until one cannot be read or is not what was written, by its
+/// whole checksum. Damage names partition and offset.
+#[must_use]
 pub fn read_batches(
     pipeline: &Pipeline,
     partition: PartitionId,
     batches: &[Located],
-) -> Result<Bytes, StorageError> {
+) -> ReadBatches {
     let lengths = batches.iter().map(|batch| batch.entry.location.length_bytes as usize);
     let mut buffer = vec![0; lengths.sum()];
-    let mut rest = &mut buffer[..];
-    let mut next = 0;
-    while next < batches.len() {
-        let run = adjacent(&batches[next..]);
-        let location = whole(&batches[next..next + run]);
-        let (bytes, behind) = rest.split_at_mut(location.length_bytes as usize);
-        pipeline.log.read(location, bytes)?;
-        let mut unchecked = bytes;
-        for batch in &batches[next..next + run] {
-            let length = batch.entry.location.length_bytes as usize;
-            let (bytes, behind) = unchecked.split_at_mut(length);
-            check_and_stamp(pipeline, partition, batch, bytes)?;
-            unchecked = behind;
+    let (mut count, mut good_bytes) = (0, 0);
+    let mut one_by_one = false;
+    let mut failure = None;
+    while failure.is_none() && count < batches.len() {
+        let run = if one_by_one { 1 } else { adjacent(&batches[count..]) };
+        let location = whole(&batches[count..count + run]);
+        let bytes = &mut buffer[good_bytes..good_bytes + location.length_bytes as usize];
+        match pipeline.log.read(location, bytes) {
+            Ok(()) => {}
+            // The first of them may be there all the same.
+            Err(_) if run > 1 => {
+                one_by_one = true;
+                continue;
+            }
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
         }
-        rest = behind;
-        next += run;
+        for batch in &batches[count..count + run] {
+            let end = good_bytes + batch.entry.location.length_bytes as usize;
+            let bytes = &mut buffer[good_bytes..end];
+            let checked = check_and_stamp(pipeline, partition, batch, bytes)
+                .and_then(|()| check_sum(pipeline, partition, batch, bytes));
+            if let Err(error) = checked {
+                failure = Some(error);
+                break;
+            }
+            (count, good_bytes) = (count + 1, end);
+        }
     }
-    assert!(rest.is_empty(), "each byte of the buffer was read");
-    Ok(buffer.into())
+    assert!(failure.is_some() || good_bytes == buffer.len(), "each byte of the buffer was read");
+    buffer.truncate(good_bytes);
+    ReadBatches { bytes: buffer.into(), count, failure }
 }
 
 /// Bytes between two batches that are read over, in place of a second read: what a frame has
@@ -126,10 +151,11 @@ pub fn read_batches(
 const MAX_GAP_BYTES: u64 = 512;
 
 /// Reads batches that [`locate`] found into a buffer that is used again and again, with few reads:
-/// what lies between them is read too. Tells where each lies in the buffer.
+/// what lies between them is read too. Tells where each lies in the buffer. Of each the header is
+/// compared; its whole checksum is for the caller.
 ///
 /// # Errors
-/// As [`read_batches`].
+/// [`StorageError::Corruption`] with partition and offset where the log holds something else.
 pub fn read_spans_into(
     pipeline: &Pipeline,
     partition: PartitionId,
@@ -175,13 +201,14 @@ fn near(batches: &[Located]) -> usize {
 /// Reads one batch.
 ///
 /// # Errors
-/// As [`read_batches`].
+/// As [`read_spans_into`].
 pub fn read_batch(
     pipeline: &Pipeline,
     partition: PartitionId,
     batch: &Located,
 ) -> Result<Bytes, StorageError> {
-    read_batches(pipeline, partition, std::slice::from_ref(batch))
+    let read = read_batches(pipeline, partition, std::slice::from_ref(batch));
+    read.failure.map_or(Ok(read.bytes), Err)
 }
 
 /// How many of the batches lie back to back in the log, so that one read gets them.
@@ -219,6 +246,20 @@ fn check_and_stamp(
     }
     stamp(bytes, entry.base_offset, entry.leader_epoch);
     Ok(())
+}
+
+/// Compares the checksum over all that clients wrote, which no stamp changes.
+fn check_sum(
+    pipeline: &Pipeline,
+    partition: PartitionId,
+    batch: &Located,
+    bytes: &[u8],
+) -> Result<(), StorageError> {
+    let is_whole = crc32c::crc32c(&bytes[CRC_END..]) == batch.entry.crc;
+    if is_whole || pipeline.broken().breaks(Rule::W4ReadCompares) {
+        return Ok(());
+    }
+    Err(damage(pipeline, partition, batch, "its checksum does not match"))
 }
 
 /// The damage of a batch that the log holds otherwise than it was written. The file that holds it

@@ -42,8 +42,8 @@ impl Engine {
     /// ```
     ///
     /// # Errors
-    /// [`FetchError`]: the topic is gone, the offset is out of range, or damage, which names
-    /// partition and offset.
+    /// [`FetchError`]: the topic is gone, the offset is out of range, or damage. Batches before a
+    /// damaged one are returned; a fetch that begins with it fails with its offsets.
     pub fn fetch(
         &self,
         partition: &Partition,

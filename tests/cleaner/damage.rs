@@ -2,29 +2,11 @@
 
 use crate::common;
 
-use std::path::Path;
-
 use common::{TestEngine, append, assert_verified, one_partition, records_of};
 use tidelog::{CleanError, Engine, Partition, Record, StorageError};
 
 const EAGER: [(&str, &str); 2] =
     [("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0")];
-
-/// Flips a bit of the newest place in the log that holds this text.
-fn flip(test: &TestEngine, text: &str) {
-    let directory = Path::new("/engine/log");
-    let mut names = test.disk.process().list(directory).expect("it is there");
-    names.sort();
-    for name in names.iter().rev() {
-        let path = directory.join(name);
-        let contents = test.disk.contents(&path).expect("it is there");
-        let found = contents.windows(text.len()).rposition(|part| part == text.as_bytes());
-        if let Some(at) = found {
-            return test.disk.tamper(&path, |bytes| bytes[at] ^= 1);
-        }
-    }
-    panic!("the log does not hold {text}");
-}
 
 /// Bytes that the cleaner reads in a round that finds damage.
 fn read_bytes(engine: &Engine, partition: &Partition) -> u64 {
@@ -50,14 +32,14 @@ fn as_long_as_a_batch_is_damaged_a_round_reads_that_batch_alone() {
             assert!(engine.cleaner().clean_partition(&partition).unwrap().unwrap().is_finished);
             append(&engine, &partition, [Record::new("0", "newer")]);
         }
-        flip(&test, "damaged soon");
+        test.flip("damaged soon");
         assert!(read_bytes(&engine, &partition) > 100_000);
         for _ in 0..3 {
             assert!(read_bytes(&engine, &partition) < 1000, "{is_clean} {is_repaired}");
             assert!(engine.cleaner().failure(&partition).is_some());
         }
         if is_repaired {
-            flip(&test, "eamaged soon");
+            test.flip("eamaged soon");
         } else {
             engine.delete_records(&partition, 21).unwrap();
         }

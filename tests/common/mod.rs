@@ -5,6 +5,7 @@ pub mod failing;
 pub mod transactions;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -101,6 +102,22 @@ pub fn assert_verified(engine: &Engine) {
 }
 
 impl TestEngine {
+    /// Flips a bit of the newest place in the log that holds this text.
+    pub fn flip(&self, text: &str) {
+        let directory = Path::new("/engine/log");
+        let mut names = self.disk.process().list(directory).expect("it is there");
+        names.sort();
+        for name in names.iter().rev() {
+            let path = directory.join(name);
+            let contents = self.disk.contents(&path).expect("it is there");
+            let found = contents.windows(text.len()).rposition(|part| part == text.as_bytes());
+            if let Some(at) = found {
+                return self.disk.tamper(&path, |bytes| bytes[at] ^= 1);
+            }
+        }
+        panic!("the log does not hold {text}");
+    }
+
     /// The same with other limits.
     pub fn with(config: impl FnOnce(EngineConfig) -> EngineConfig) -> Self {
         let test = Self::new();

@@ -5,6 +5,7 @@ mod common;
 
 mod append_and_fetch;
 mod append_transaction;
+mod damage;
 mod delete_records;
 mod limits;
 mod list_offsets;

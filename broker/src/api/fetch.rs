@@ -353,6 +353,11 @@ fn fetch_fault(error: &FetchError) -> Fault {
             Fault::new(ResponseError::OffsetOutOfRange, error.to_string())
         }
         FetchError::UnknownPartition { .. } => Fault::unknown(),
+        FetchError::Damaged { .. } => {
+            let reason = sentence(error);
+            tracing::error!(%reason, "a partition could not be read");
+            Fault::new(ResponseError::CorruptMessage, reason)
+        }
         FetchError::Storage(error) => storage_fault(error),
         _ => Fault::storage(error),
     }

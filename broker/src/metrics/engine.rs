@@ -46,7 +46,7 @@ mod tests {
         (metrics.disk_free_bytes, metrics.disk_reserve_bytes) = (Some(0), 7);
         let text = text(&metrics);
         for expected in [
-            "# HELP tidelog_disk_free_bytes Free bytes of the log's disk.\n\
+            "# HELP tidelog_disk_free_bytes Free bytes of the disk of the commit log.\n\
              # TYPE tidelog_disk_free_bytes gauge\ntidelog_disk_free_bytes 0\n",
             "# TYPE tidelog_disk_reserve_bytes gauge\ntidelog_disk_reserve_bytes 7\n",
         ] {

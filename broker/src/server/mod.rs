@@ -61,8 +61,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// A broker there, by these rules, of the cluster with this id, that asks nobody to log in, with
-    /// every limit at its default.
+    /// A broker there, by these rules, of the cluster with this id, that asks nobody to log in,
+    /// with every limit at its default.
     #[must_use]
     pub fn new(listen: SocketAddr, rules: Rules, cluster_id: impl Into<String>) -> Self {
         Self {

@@ -101,7 +101,8 @@ pub enum OffsetReset {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum ConsumerError {
-    /// A partition could not be read.
+    /// A partition could not be read. Where it is [`FetchError::Damaged`], [`Consumer::seek`] to
+    /// the offset after its `last_offset` goes past the damage.
     Fetch(FetchError),
     /// A record cannot be decoded. [`Consumer::seek`] goes past it.
     Record {

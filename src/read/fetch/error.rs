@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::base::error::StorageError;
+use crate::base::error::{Corruption, StorageError};
 use crate::base::types::{Offset, Watermarks};
 use crate::state::catalog::Partition;
 
@@ -24,7 +24,19 @@ pub enum FetchError {
         /// The partition's offsets.
         watermarks: Watermarks,
     },
-    /// The storage failed, or what it holds is damaged.
+    /// The record batch at the offset is damaged: its checksum does not match, or the log holds
+    /// something else at its place. A fetch from `last_offset + 1` goes on after it.
+    Damaged {
+        /// The partition.
+        partition: Partition,
+        /// The offset of the batch's first record.
+        base_offset: Offset,
+        /// The offset of its last record.
+        last_offset: Offset,
+        /// What is wrong with it.
+        corruption: Corruption,
+    },
+    /// The storage failed, or the index is damaged.
     Storage(StorageError),
 }
 
@@ -45,6 +57,11 @@ impl fmt::Display for FetchError {
                 "the offset is out of range: partition={partition} offset={offset} log_start={} \
                  log_end={}",
                 watermarks.log_start, watermarks.log_end
+            ),
+            Self::Damaged { partition, base_offset, last_offset, corruption } => write!(
+                f,
+                "a record batch is damaged: partition={partition} base_offset={base_offset} \
+                 last_offset={last_offset}: {corruption}"
             ),
             Self::Storage(error) => write!(f, "the partition could not be read: {error}"),
         }

@@ -150,16 +150,33 @@ pub fn fetch(
             break (watermarks, found, aborted);
         }
     };
-    let bytes =
-        read_batches(&shared.pipeline, partition.cell().id(), &found).inspect_err(|error| {
-            if matches!(error, StorageError::Corruption(_)) {
-                shared.pipeline.counters.corruptions.add(1);
-            }
-        })?;
+    let read = read_batches(&shared.pipeline, partition.cell().id(), &found);
+    if let Some(StorageError::Corruption(_)) = read.failure {
+        shared.pipeline.counters.corruptions.add(1);
+    }
+    // What is good is given first: the next fetch begins with what cannot be read.
+    if let (0, Some(failure)) = (read.count, read.failure) {
+        return Err(unreadable(partition, &found[0], failure));
+    }
+    let good = &found[..read.count];
     shared.pipeline.counters.fetches.add(1);
-    shared.pipeline.counters.fetched_bytes.add(bytes.len() as u64);
-    let next_offset = found.last().map_or(offset, |last| last.last_offset + 1);
-    Ok(Fetched { watermarks, bytes, offset, next_offset, aborted })
+    shared.pipeline.counters.fetched_bytes.add(read.bytes.len() as u64);
+    let next_offset = good.last().map_or(offset, |last| last.last_offset + 1);
+    debug_assert!(next_offset >= offset, "a fetch never goes back");
+    Ok(Fetched { watermarks, bytes: read.bytes, offset, next_offset, aborted })
+}
+
+/// Why the batch at the fetch offset could not be read.
+fn unreadable(partition: &Partition, batch: &Located, failure: StorageError) -> FetchError {
+    match failure {
+        StorageError::Corruption(corruption) => FetchError::Damaged {
+            partition: partition.clone(),
+            base_offset: batch.entry.base_offset,
+            last_offset: batch.last_offset,
+            corruption,
+        },
+        failure => FetchError::Storage(failure),
+    }
 }
 
 /// The batches to return, and the offsets of the partition by which they were chosen.
