@@ -21,6 +21,10 @@ pub fn prove_sync(shared: &Shared) -> Result<(), StorageError> {
     if pipeline.halted().is_some() || !pipeline.log.lacks_proof() {
         return Ok(());
     }
+    if shared.queue.queued_bytes() > 0 {
+        // The engine is not idle: the next frame tells of the sync.
+        return Ok(());
+    }
     match shared.commit(Proof)? {
         Ok(sequence) => {
             pipeline.log.note_proof(sequence);
