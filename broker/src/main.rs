@@ -247,9 +247,10 @@ fn announce(
     reload: &Reload,
 ) {
     let security = &broker.context().security;
+    // The address comes first: who starts a broker on any port reads it here.
     tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
         listen = %broker.address(),
+        version = env!("CARGO_PKG_VERSION"),
         metrics = ?broker.metrics_address(),
         profile = %rules.profile,
         independent_partitions = rules.independent_partitions,
