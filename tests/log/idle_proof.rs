@@ -117,3 +117,22 @@ fn a_later_commit_is_proof_enough() {
     engine.maintenance().run().unwrap();
     assert_eq!(length(&test), before);
 }
+
+#[test]
+fn a_step_of_maintenance_commits_nothing_of_what_was_submitted() {
+    let test = TestEngine::new();
+    let engine = test.open();
+    let partition = one_partition(&engine, "orders", &[]);
+    sync(&engine);
+    let mut append = engine.append_transaction();
+    append.records(&partition, [Record::keyless("v").timestamp(NOW_MS)]).unwrap();
+    let ticket = append.submit(Durability::Buffered).unwrap();
+    let before = length(&test);
+    engine.maintenance().run().unwrap();
+    assert_eq!(length(&test), before, "with work in the queue the engine is not idle");
+    engine.maintenance().run_pending();
+    ticket.wait().unwrap();
+    let after = length(&test);
+    engine.maintenance().run().unwrap();
+    assert_eq!(length(&test), after, "and what was submitted is proof enough");
+}
